@@ -13,7 +13,10 @@
 #include "base/err.h"
 #include "base/log/log.h"
 #include "base/macros.h"
+#include "base/text/text_escape.h"
 #include "base/tls/certificate_life.h"
+#include "base/tls/certificate_names.h"
+#include "base/tls/tls_chain.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
 #include "daemon/access/access_rules.h"
@@ -50,6 +53,10 @@ struct date {
     char text[64];
 };
 
+struct which {
+    char text[sizeof(struct text_shown) + 32];
+};
+
 static const char *date_of(const ASN1_TIME *time, struct date *buffer)
 {
     struct tm date;
@@ -69,7 +76,8 @@ static int64_t seconds_between(const ASN1_TIME *from, const ASN1_TIME *until)
     return ASN1_TIME_diff(&days, &seconds, from, until) == 1 ? days * DAY_S + seconds : INT64_MIN;
 }
 
-static void look_at_dates(const struct shown_file *file, const X509 *certificate)
+/* @which: names the certificate if the file may have others; else "". */
+static void look_at_dates(const struct shown_file *file, const char *which, const X509 *certificate)
 {
     const ASN1_TIME *const from = X509_get0_notBefore(certificate);
     const ASN1_TIME *const until = X509_get0_notAfter(certificate);
@@ -77,14 +85,67 @@ static void look_at_dates(const struct shown_file *file, const X509 *certificate
     struct date date = { { 0 } };
 
     if (seconds_between(NULL, from) > 0)
-        warn_at(file->warn, file->doc, file->key, file->refused, "%s is not valid before %s",
-                file->path, date_of(from, &date));
+        warn_at(file->warn, file->doc, file->key, file->refused, "%s%s is not valid before %s",
+                file->path, which, date_of(from, &date));
     else if (left_s < 0)
-        warn_at(file->warn, file->doc, file->key, file->refused, "%s expired at %s; %s", file->path,
-                date_of(until, &date), file->remedy);
+        warn_at(file->warn, file->doc, file->key, file->refused, "%s%s expired at %s; %s",
+                file->path, which, date_of(until, &date), file->remedy);
     else if (certificate_expires_soon(seconds_between(from, until), left_s))
-        warn_at(file->warn, file->doc, file->key, file->soon, "%s expires at %s; %s", file->path,
-                date_of(until, &date), file->remedy);
+        warn_at(file->warn, file->doc, file->key, file->soon, "%s%s expires at %s; %s", file->path,
+                which, date_of(until, &date), file->remedy);
+}
+
+static void look_at_signers_dates(const struct shown_file *file, const STACK_OF(X509) * signers)
+{
+    for (int i = 0; i < sk_X509_num(signers); i++) {
+        const X509 *const signer = sk_X509_value(signers, i);
+        struct text_shown subject;
+        struct which which;
+
+        snprintf(which.text, sizeof(which.text), ": certificate %d, %s,", i + 2,
+                 certificate_show(X509_get_subject_name(signer), &subject));
+        look_at_dates(file, which.text, signer);
+    }
+}
+
+/* The dates of all are told already. */
+static void look_at_chain(const struct shown_file *file, SSL_CTX *tls)
+{
+    struct err_msg why = { { 0 } };
+    int verdict;
+
+    if (tls_chain_check(tls, &verdict, &why) != EMBTIER_OK &&
+        verdict != X509_V_ERR_CERT_HAS_EXPIRED && verdict != X509_V_ERR_CERT_NOT_YET_VALID)
+        warn_at(file->warn, file->doc, file->key, file->refused, "%s: %s; %s", file->path, why.text,
+                file->remedy);
+}
+
+static bool is_in_store(X509_STORE *store, X509 *own)
+{
+    const STACK_OF(X509_OBJECT) *const all = X509_STORE_get0_objects(store);
+
+    for (int i = 0; i < sk_X509_OBJECT_num(all); i++) {
+        X509 *const ca = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(all, i));
+
+        if (ca && X509_check_issued(ca, own) == X509_V_OK)
+            return true;
+    }
+    return false;
+}
+
+/* A server does not know the CA of its clients, but theirs is often the one of their own
+ * certificates. */
+static void look_at_missing_signer(const struct shown_file *file, SSL_CTX *tls)
+{
+    X509 *const own = SSL_CTX_get0_certificate(tls);
+    struct text_shown issuer;
+
+    if (X509_check_issued(own, own) == X509_V_OK || is_in_store(SSL_CTX_get_cert_store(tls), own))
+        return;
+    warn_at(file->warn, file->doc, file->key, "clients may refuse the server's certificate",
+            "%s has one certificate, and its signer, %s, is not in tls.client_ca either: clients "
+            "that trust only a CA above this signer refuse it; append the signer's certificate",
+            file->path, certificate_show(X509_get_issuer_name(own), &issuer));
 }
 
 static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
@@ -98,17 +159,14 @@ static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_
         .remedy = "make a new one (embtier keys server)",
         .warn = warn,
     };
-    X509 *const own = SSL_CTX_get0_certificate(tls);
     STACK_OF(X509) *signers = NULL;
 
-    look_at_dates(&file, own);
     (void)SSL_CTX_get0_chain_certs(tls, &signers);
-    for (int i = 0; i < sk_X509_num(signers); i++)
-        look_at_dates(&file, sk_X509_value(signers, i));
-    if (X509_check_purpose(own, X509_PURPOSE_SSL_SERVER, 0) != 1)
-        warn_at(warn, file.doc, file.key, file.refused,
-                "%s is %s; make one for servers (embtier keys server)", file.path,
-                X509_check_ca(own) != 0 ? "a CA's own certificate" : "not made for servers");
+    look_at_dates(&file, "", SSL_CTX_get0_certificate(tls));
+    look_at_signers_dates(&file, signers);
+    look_at_chain(&file, tls);
+    if (sk_X509_num(signers) <= 0 && config->tls.client_ca)
+        look_at_missing_signer(&file, tls);
 }
 
 static void look_at_client_ca(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
@@ -126,9 +184,14 @@ static void look_at_client_ca(const struct config *config, SSL_CTX *tls, file_wa
 
     for (int i = 0; i < sk_X509_OBJECT_num(all); i++) {
         const X509 *const ca = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(all, i));
+        struct text_shown subject;
+        struct which which = { { 0 } };
 
-        if (ca)
-            look_at_dates(&file, ca);
+        if (!ca)
+            continue;
+        snprintf(which.text, sizeof(which.text), ": the certificate of %s",
+                 certificate_show(X509_get_subject_name(ca), &subject));
+        look_at_dates(&file, which.text, ca);
     }
 }
 

@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include <openssl/asn1.h>
+#include <openssl/bio.h>
 #include <openssl/x509v3.h>
-
-#include "base/text/text_escape.h"
 
 /* The names so far. */
 struct name_list {
@@ -160,4 +159,20 @@ enum embtier_err certificate_names(X509 *certificate, char **ret_names, struct e
     if (err == EMBTIER_OK)
         *ret_names = TAKE(names);
     return err;
+}
+
+const char *certificate_show(const X509_NAME *name, struct text_shown *buffer)
+{
+    BIO *const bio = BIO_new(BIO_s_mem());
+    char *text = NULL;
+    long bytes = 0;
+
+    if (bio && X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB) >= 0)
+        bytes = BIO_get_mem_data(bio, &text);
+    if (bytes > 0)
+        (void)text_show_bytes(buffer, text, (size_t)bytes);
+    else
+        (void)text_show(buffer, "without a name");
+    BIO_free(bio);
+    return buffer->text;
 }

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "base/macros.h"
+#include "base/text/text_escape.h"
 
 #define CERTIFICATE_NAME_BYTES_MAX 2048 /* without its prefix; SPIFFE allows its URIs as many */
 #define CERTIFICATE_NAMES_MAX      256
@@ -28,5 +29,9 @@
  * malloced. INVALID: a name is bad, there are too many, or subjectAltName cannot be read. */
 MUST_CHECK enum embtier_err certificate_names(X509 *certificate, char **ret_names,
                                               struct err_msg *msg);
+
+/* Returns a subject or an issuer for a message, such as CN=ca,O=lab: escaped, and cut if it is
+ * long. */
+const char *certificate_show(const X509_NAME *name, struct text_shown *buffer);
 
 #endif

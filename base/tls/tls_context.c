@@ -9,7 +9,6 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/tls/openssl_err.h"
 
@@ -135,26 +134,6 @@ static enum embtier_err take_own(SSL_CTX *context, const struct tls_files *files
     TRY(take_certificate(context, files, msg));
     *ret_file = TLS_FILE_KEY;
     return take_key(context, files, msg);
-}
-
-enum embtier_err tls_context_check_dates(const SSL_CTX *context, struct err_msg *msg)
-{
-    const X509 *const own = SSL_CTX_get0_certificate(context);
-    const ASN1_TIME *const from = own ? X509_get0_notBefore(own) : NULL;
-    const ASN1_TIME *const until = own ? X509_get0_notAfter(own) : NULL;
-    const bool is_early = own && X509_cmp_current_time(from) > 0;
-    const bool is_late = own && X509_cmp_current_time(until) < 0;
-    char text[64] = "";
-    struct tm date;
-
-    if (!is_early && !is_late)
-        return EMBTIER_OK;
-    if (ASN1_TIME_to_tm(is_early ? from : until, &date) == 1)
-        (void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &date);
-    return err_set(msg, EMBTIER_INVALID,
-                   is_early ? "the certificate is not valid before %s"
-                            : "the certificate expired at %s",
-                   text);
 }
 
 /* ---- The other side's ---- */

@@ -40,8 +40,4 @@ MUST_CHECK enum embtier_err tls_context_server(const struct tls_files *files, bo
 MUST_CHECK enum embtier_err tls_context_client(const struct tls_files *files, SSL_CTX **ret_context,
                                                struct err_msg *msg);
 
-/* Says if the context's own certificate is valid today. INVALID: it is not, and the message says
- * since when or from when. */
-MUST_CHECK enum embtier_err tls_context_check_dates(const SSL_CTX *context, struct err_msg *msg);
-
 #endif

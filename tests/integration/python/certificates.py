@@ -25,10 +25,20 @@ class Authority:
         done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def sign(self, name: str, alternative: str = "", days: int = 2, usage: str = "") -> tuple[Path, Path]:
+    def below(self, folder: Path, name: str, days: int = 2, constraints: str = "critical,CA:TRUE") -> Authority:
+        """Returns an authority that this one has signed, with these basic constraints."""
+        folder.mkdir(parents=True, exist_ok=True)
+        made = Authority.__new__(Authority)
+        made.folder, made.certificate = folder, folder / "ca.crt"
+        for source, name_there in zip(self.sign(name, days=days, constraints=constraints), ("ca.crt", "ca.key")):
+            (folder / name_there).write_bytes(source.read_bytes())
+        return made
+
+    def sign(self, name: str, alternative: str = "", days: int = 2, usage: str = "", constraints: str = "") -> tuple[Path, Path]:
         """Makes a certificate with the subject CN=@name, valid for @days from now on; negative: it has expired. @usage: what it is for
         alone, such as serverAuth. Returns its file and its key's."""
         lines = [f"subjectAltName={alternative}\n" if alternative else "", f"extendedKeyUsage={usage}\n" if usage else ""]
+        lines.append(f"basicConstraints={constraints}\n" if constraints else "")
         (self.folder / f"{name}.ext").write_text("".join(lines))
         self._openssl("req", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-days", str(days),

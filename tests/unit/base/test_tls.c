@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/tls/certificate_names.h"
+#include "base/tls/tls_chain.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_stream.h"
 #include "tests/unit/base/authority.h"
@@ -22,7 +23,7 @@ static char folder[] = "/tmp/embtier-tls-XXXXXX";
 static const char *const names[] = { "ca.crt",     "other.crt",  "server.crt", "server.key",
                                      "client.crt", "client.key", "old.crt",    "old.key",
                                      "mixed.crt",  "junk",       "middle.crt", "below.crt",
-                                     "below.key",  "long.crt" };
+                                     "below.key",  "long.crt",   "chain.crt",  "chain.key" };
 
 static const char *path_of(const char *name)
 {
@@ -167,18 +168,80 @@ static void test_a_chain_that_nobody_takes_is_refused(void **state)
                    "long.crt: its 200 certificates have ");
 }
 
-static void test_a_certificate_that_expired_is_known(void **state)
+/* A chain in the file chain.crt: a server's certificate, and those that have signed it. */
+struct chain {
+    const char *own;     /* its extended usage, or NULL */
+    long own_until_s;    /* from now */
+    const char *middle;  /* constraints of its signer */
+    long middle_until_s; /* 0: the authority signs it, and is not in the file */
+    const char *top;     /* constraints of the one above, which is in the file if not NULL */
+    const char *why;     /* NULL: it is good */
+};
+
+static enum embtier_err check_chain(const struct chain *chain, struct err_msg *msg)
 {
-    struct err_msg msg = { { 0 } };
-    SSL_CTX *const good = server_context("server.crt", "server.key", NULL, false);
-    SSL_CTX *const old = server_context("old.crt", "old.key", NULL, false);
+    struct holder ca =
+        holder_new("ca", NULL, chain->top ? chain->top : "critical,CA:TRUE", NULL, -3 * DAY, DAY);
+    struct holder middle = holder_new("middle", &ca, chain->middle ? chain->middle : "CA:TRUE",
+                                      NULL, -3 * DAY, chain->middle_until_s);
+    const bool is_long = chain->middle_until_s != 0;
+    struct holder own =
+        holder_make("server", is_long ? &middle : &ca, NULL, -3 * DAY, chain->own_until_s);
+    SSL_CTX *context;
+    enum embtier_err err;
+    FILE *file;
+    int verdict;
+
+    if (chain->own) {
+        add_extension(own.certificate, ca.certificate, NID_ext_key_usage, chain->own);
+        must(X509_sign(own.certificate, is_long ? middle.key : ca.key, EVP_sha256()) > 0);
+    }
+    write_certificates(path_of("chain.crt"), &own, is_long ? &middle : NULL);
+    write_key(path_of("chain.key"), &own);
+    file = fopen(path_of("chain.crt"), "a");
+    must(file != NULL && (!chain->top || PEM_write_X509(file, ca.certificate) == 1));
+    must(fclose(file) == 0);
+    context = server_context("chain.crt", "chain.key", NULL, false);
+    err = tls_chain_check(context, &verdict, msg);
+    tls_context_free(context);
+    holder_free(&own);
+    holder_free(&middle);
+    holder_free(&ca);
+    return err;
+}
+
+static void test_a_chain_that_clients_refuse_is_known(void **state)
+{
+    static const struct chain cases[] = {
+        { .own_until_s = DAY },
+        { .own_until_s = DAY, .middle_until_s = DAY },
+        { .own = "serverAuth", .own_until_s = DAY, .middle_until_s = DAY, .top = "CA:TRUE" },
+        { .own_until_s = -DAY, .why = "the certificate expired at 20" },
+        { .own = "clientAuth", .own_until_s = DAY, .why = "the certificate is not made for serv" },
+        { .own_until_s = DAY, .middle_until_s = -DAY, .why = "certificate 2, CN=middle, expired" },
+        { .own_until_s = DAY,
+          .middle_until_s = -DAY,
+          .top = "CA:TRUE",
+          .why = "certificate 2, CN=middle, expired at 20" },
+        { .own_until_s = DAY,
+          .middle = "CA:FALSE",
+          .middle_until_s = DAY,
+          .why = "certificate 2, CN=middle, is no CA's" },
+        { .own_until_s = DAY,
+          .middle_until_s = DAY,
+          .top = "critical,CA:TRUE,pathlen:0",
+          .why = "certificate 3, CN=ca, would be refused: path length" },
+    };
 
     (void)state;
-    assert_int_equal(tls_context_check_dates(good, &msg), EMBTIER_OK);
-    assert_int_equal(tls_context_check_dates(old, &msg), EMBTIER_INVALID);
-    assert_non_null(strstr(msg.text, "expired at 20"));
-    tls_context_free(good);
-    tls_context_free(old);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err_msg msg = { { 0 } };
+        const enum embtier_err err = check_chain(&cases[i], &msg);
+
+        assert_int_equal(err, cases[i].why ? EMBTIER_INVALID : EMBTIER_OK);
+        if (cases[i].why && !strstr(msg.text, cases[i].why))
+            fail_msg("case %zu: '%s' does not tell of '%s'", i, msg.text, cases[i].why);
+    }
 }
 
 /* ---- Connections ---- */
@@ -535,7 +598,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_that_do_not_fit_are_named),
         cmocka_unit_test(test_a_chain_that_nobody_takes_is_refused),
-        cmocka_unit_test(test_a_certificate_that_expired_is_known),
+        cmocka_unit_test(test_a_chain_that_clients_refuse_is_known),
         cmocka_unit_test(test_sides_that_trust_each_other_connect),
         cmocka_unit_test(test_a_client_refuses_a_server_that_it_does_not_trust),
         cmocka_unit_test(test_a_server_refuses_a_client_that_it_does_not_trust),

@@ -130,16 +130,56 @@ static void test_dates_of_signers(void **state)
     struct holder own = holder_make("server", &middle, NULL, -DAY, 365 * DAY);
 
     (void)state;
-    look_at(&own, NULL, &good);
-    assert_told(NULL);
+    look_at(&own, NULL, &middle);
+    assert_told("e.yaml:5: tls.client_ca | clients with certificates of this CA are refused | ");
     look_at(&own, &middle, &good);
     assert_told("e.yaml:3: tls.certificate | clients will refuse the server's certificate | ");
+    assert_told("own.crt: certificate 2, CN=middle, expired at 20");
     look_at(&own, NULL, &late);
     assert_told("e.yaml:5: tls.client_ca | a CA of clients expires soon | ");
+    assert_told("ca.crt: the certificate of CN=late expires at 20");
     holder_free(&own);
     holder_free(&middle);
     holder_free(&late);
     holder_free(&good);
+}
+
+/* A client that has the CA alone cannot know the signer. */
+static void test_a_signer_that_no_file_has(void **state)
+{
+    static const char words[] = "tls.certificate | clients may refuse the server's certificate | ";
+    struct holder ca = holder_make("ca", NULL, NULL, -DAY, 365 * DAY);
+    struct holder middle = holder_make_authority("middle", &ca, -DAY, 365 * DAY);
+    struct holder own = holder_make("server", &middle, NULL, -DAY, 365 * DAY);
+
+    (void)state;
+    look_at(&own, NULL, &ca);
+    assert_told(words);
+    assert_told("its signer, CN=middle, is not in tls.client_ca");
+    look_at(&own, &middle, &ca);
+    assert_told(NULL);
+    look_at(&own, NULL, &middle);
+    assert_told(NULL);
+    look_at(&ca, NULL, &own);
+    assert_null(strstr(told, words)); /* it is its own signer */
+    holder_free(&own);
+    holder_free(&middle);
+    holder_free(&ca);
+}
+
+static void test_signers_that_may_not_sign(void **state)
+{
+    struct holder ca = holder_make("ca", NULL, NULL, -DAY, 365 * DAY);
+    struct holder middle = holder_make("middle", &ca, NULL, -DAY, 365 * DAY);
+    struct holder own = holder_make("server", &middle, NULL, -DAY, 365 * DAY);
+
+    (void)state;
+    look_at(&own, &middle, &ca);
+    assert_told("e.yaml:3: tls.certificate | clients will refuse the server's certificate | ");
+    assert_told("own.crt: certificate 2, CN=middle, is no CA's, and so may not sign another; make");
+    holder_free(&own);
+    holder_free(&middle);
+    holder_free(&ca);
 }
 
 static void test_certificates_of_others(void **state)
@@ -152,7 +192,7 @@ static void test_certificates_of_others(void **state)
     add_extension(client.certificate, ca.certificate, NID_ext_key_usage, "clientAuth");
     must(X509_sign(client.certificate, ca.key, EVP_sha256()) > 0);
     look_at(&client, NULL, &ca);
-    assert_told("own.crt is not made for servers; make one");
+    assert_told("own.crt: the certificate is not made for servers; make a new one");
     add_extension(server.certificate, ca.certificate, NID_ext_key_usage, "serverAuth");
     must(X509_sign(server.certificate, ca.key, EVP_sha256()) > 0);
     look_at(&server, NULL, &ca);
@@ -160,7 +200,7 @@ static void test_certificates_of_others(void **state)
     add_extension(ca.certificate, ca.certificate, NID_key_usage, "critical,keyCertSign");
     must(X509_sign(ca.certificate, ca.key, EVP_sha256()) > 0);
     look_at(&ca, NULL, &ca);
-    assert_told("own.crt is a CA's own certificate; make one");
+    assert_told("own.crt: the certificate is a CA's own; make a new one");
     holder_free(&server);
     holder_free(&client);
     holder_free(&ca);
@@ -224,6 +264,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dates),
         cmocka_unit_test(test_dates_of_signers),
+        cmocka_unit_test(test_a_signer_that_no_file_has),
+        cmocka_unit_test(test_signers_that_may_not_sign),
         cmocka_unit_test(test_certificates_of_others),
         cmocka_unit_test(test_users_that_no_client_can_be),
     };

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/tls/tls_chain.h"
 #include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
@@ -74,13 +75,14 @@ SSL_CTX *certificates_get(struct certificates *certificates)
     return context;
 }
 
-/* Only this thread replaces it. One that has expired itself shall not keep other files of a reload
- * from being taken. */
-static bool is_valid(const struct certificates *certificates)
+/* Only this thread replaces it. One that clients refuse itself shall not keep other files of a
+ * reload from being taken. */
+static bool is_good(const struct certificates *certificates)
 {
     struct err_msg ignored;
+    int verdict;
 
-    return tls_context_check_dates(certificates->context, &ignored) == EMBTIER_OK;
+    return tls_chain_check(certificates->context, &verdict, &ignored) == EMBTIER_OK;
 }
 
 enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_msg *msg)
@@ -89,9 +91,10 @@ enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_m
     const struct config *const config = certificates->config;
     _cleanup_(tls_context_freep) SSL_CTX *fresh = NULL;
     struct err_msg why = { { 0 } };
+    int verdict;
 
     TRY(read_files(config, &fresh, msg));
-    if (tls_context_check_dates(fresh, &why) != EMBTIER_OK && is_valid(certificates))
+    if (tls_chain_check(fresh, &verdict, &why) != EMBTIER_OK && is_good(certificates))
         return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s: %s",
                                 config->tls.certificate, why.text);
     *ret_fresh = TAKE(fresh);

@@ -344,6 +344,57 @@ def test_new_certificates_are_taken_while_connections_stay(short_path, authority
             assert old.status()["metrics"]["access_reload_failures"] == 4
 
 
+def chain_of(at: Authority, host: str, *signers: Authority, **how: object) -> tuple[bytes, bytes]:
+    """A server's certificate that @at has signed, with the signers behind it, and its key."""
+    own, key = at.sign("chained", f"IP:{host},DNS:server.test", **how)
+    return b"".join([own.read_bytes(), *(signer.certificate.read_bytes() for signer in signers)]), key.read_bytes()
+
+
+def refused_chains(folder: Path, authority: Authority, host: str) -> Iterator[tuple[tuple[bytes, bytes], str]]:
+    """Chains that all clients refuse, and why."""
+    late = authority.below(folder / "late", "late signer", days=-1)
+    no_ca = authority.below(folder / "no-ca", "no signer", constraints="critical,CA:FALSE")
+    short = authority.below(folder / "short", "short signer", constraints="critical,CA:TRUE,pathlen:0")
+    under = short.below(folder / "under", "signer too deep")
+    yield chain_of(late, host, late), "certificate 2, CN=late signer, expired at 20"
+    yield chain_of(no_ca, host, no_ca), "certificate 2, CN=no signer, is no CA's, and so may not sign another"
+    yield chain_of(under, host, under, short), "certificate 3, CN=short signer, would be refused: path length constraint exceeded"
+    yield chain_of(authority, host, usage="clientAuth"), "the certificate is not made for servers"
+    yield chain_of(authority, host, days=-1), "the certificate expired at 20"
+
+
+def test_a_chain_that_clients_refuse_is_not_taken(short_path, authority):
+    with place(short_path, authority, "auto") as at:
+        certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
+        with embtier.connect(str(short_path / "s"), timeout=LIMIT_S, arena_bytes=0) as server:
+            for count, (files, why) in enumerate(refused_chains(short_path, authority, at.host), 1):
+                certificate.write_bytes(files[0])
+                key.write_bytes(files[1])
+                with pytest.raises(embtier.ConfigError, match=f"tls.certificate: {certificate}: {why}"):
+                    server.reload()
+                assert server.status()["metrics"]["access_reload_failures"] == count
+                embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=0).close()  # that in force stays
+            good = authority.below(short_path / "good", "good signer")
+            certificate.write_bytes((files := chain_of(good, at.host, good))[0])
+            key.write_bytes(files[1])
+            server.reload()
+            embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=0).close()
+
+
+def test_a_chain_that_clients_refuse_is_told_at_the_start_and_by_the_check(short_path, authority):
+    host = own_host()
+    for turn, (files, why) in enumerate(refused_chains(short_path, authority, host)):
+        for kind, data in zip(("crt", "key"), files):
+            (authority.folder / f"bad.{kind}").write_bytes(data)
+        folder = short_path / str(turn)
+        folder.mkdir()
+        with starting(folder, f'  listen: ["tls://{host}:{PORT}"]\n{section(authority, "bad")}') as process:
+            assert process.poll() is None
+        why = why.removeprefix("the certificate ")
+        for told in ((folder / "log").read_text(), subprocess.run([CLI, "config", "check", folder / "embtierd.yaml"], capture_output=True, text=True).stderr):
+            assert "clients will refuse the server's certificate" in told and why in told, told
+
+
 def test_a_signal_has_new_certificates_taken_or_says_why_not(short_path, authority, stranger):
     with place(short_path, authority, "auto") as at:
         certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
