@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/text/text_escape.h"
+#include "base/tls/certificate_names.h"
 #include "base/tls/openssl_err.h"
 
 /* Plaintext of one record, and its ciphertext at most. */
@@ -37,6 +39,7 @@ struct tls_stream {
     size_t out_at, out_end;
     enum embtier_err later; /* an error that came behind bytes which the user had first */
     int refusal_reason;     /* SSL_R_..., if a certificate made the stream fail; else 0 */
+    int refused_depth;      /* of the certificate of the other side's chain that is refused */
 };
 
 /* ---- OpenSSL's way to the socket ---- */
@@ -119,6 +122,17 @@ static BIO *new_bio(struct tls_stream *stream)
 
 /* ---- Making and freeing ---- */
 
+/* OpenSSL keeps the verdict, but not which certificate it is about. */
+static int note_depth(int is_good, X509_STORE_CTX *checking)
+{
+    SSL *const ssl = X509_STORE_CTX_get_ex_data(checking, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls_stream *const stream = SSL_get_app_data(ssl);
+
+    if (!is_good)
+        stream->refused_depth = X509_STORE_CTX_get_error_depth(checking);
+    return is_good;
+}
+
 static enum embtier_err new_stream(SSL_CTX *context, int fd, struct tls_stream **ret_stream,
                                    struct err_msg *msg)
 {
@@ -134,6 +148,9 @@ static enum embtier_err new_stream(SSL_CTX *context, int fd, struct tls_stream *
     if (!bio)
         return openssl_failed(msg, EMBTIER_NO_MEMORY, "cannot begin TLS");
     SSL_set_bio(stream->ssl, bio, bio);
+    SSL_set_verify(stream->ssl, SSL_get_verify_mode(stream->ssl), note_depth);
+    if (SSL_set_app_data(stream->ssl, stream) != 1)
+        return openssl_failed(msg, EMBTIER_NO_MEMORY, "cannot begin TLS");
     *ret_stream = TAKE(stream);
     return EMBTIER_OK;
 }
@@ -212,17 +229,39 @@ static bool is_refusal(int reason)
     }
 }
 
+/* OpenSSL keeps the chain that it has looked at, also if it is refused. The other side's own
+ * certificate is its first. */
+static X509 *looked_at(const struct tls_stream *stream, int depth)
+{
+    const STACK_OF(X509) *const chain = SSL_get0_verified_chain(stream->ssl);
+
+    return depth < sk_X509_num(chain) ? sk_X509_value(chain, depth) : NULL;
+}
+
+static enum embtier_err fail_verdict(struct tls_stream *stream, struct err_msg *msg)
+{
+    const char *const why = X509_verify_cert_error_string(SSL_get_verify_result(stream->ssl));
+    const int depth = stream->refused_depth;
+    const X509 *const signer = depth > 0 ? looked_at(stream, depth) : NULL;
+    struct text_shown subject;
+
+    ERR_clear_error();
+    if (!signer)
+        return err_set(msg, EMBTIER_PERMISSION, "TLS: the other side's certificate is refused: %s",
+                       why);
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "TLS: the other side's certificate is refused: %s: certificate %d of its chain, "
+                   "%s",
+                   why, depth + 1, certificate_show(X509_get_subject_name(signer), &subject));
+}
+
 static enum embtier_err broken(struct tls_stream *stream, struct err_msg *msg)
 {
     const int reason = ERR_GET_REASON(ERR_peek_last_error());
-    const long verdict = SSL_get_verify_result(stream->ssl);
 
     stream->refusal_reason = is_refusal(reason) ? reason : 0;
-    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
-        ERR_clear_error();
-        return err_set(msg, EMBTIER_PERMISSION, "TLS: the other side's certificate is refused: %s",
-                       X509_verify_cert_error_string(verdict));
-    }
+    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+        return fail_verdict(stream, msg);
     return openssl_failed(msg, is_refusal(reason) ? EMBTIER_PERMISSION : EMBTIER_PROTOCOL, "TLS");
 }
 
@@ -248,26 +287,22 @@ static enum embtier_err reason_of(struct tls_stream *stream, int result, struct 
     }
 }
 
-/* OpenSSL keeps the chain that it has looked at, also if it is refused. The other side's own
- * certificate is its first. */
-static X509 *looked_at(const struct tls_stream *stream)
-{
-    const STACK_OF(X509) *const chain = SSL_get0_verified_chain(stream->ssl);
-
-    return sk_X509_num(chain) > 0 ? sk_X509_value(chain, 0) : NULL;
-}
-
 bool tls_refusal_of(const struct tls_stream *stream, struct tls_refusal *ret_refusal)
 {
     const int reason = stream->refusal_reason;
     const bool is_own = reason == SSL_R_CERTIFICATE_VERIFY_FAILED;
+    STACK_OF(X509) *own_signers = NULL;
 
     if (reason == 0)
         return false;
+    (void)SSL_get0_chain_certs(stream->ssl, &own_signers);
     *ret_refusal = (struct tls_refusal){ .alert = is_own ? 0 : reason,
                                          .verdict = SSL_get_verify_result(stream->ssl),
                                          .own = SSL_get_certificate(stream->ssl),
-                                         .other = looked_at(stream) };
+                                         .own_signers = own_signers,
+                                         .other = looked_at(stream, 0),
+                                         .refused = looked_at(stream, stream->refused_depth),
+                                         .depth = stream->refused_depth };
     return true;
 }
 

@@ -11,7 +11,7 @@
 #ifndef EMBTIER_BASE_TLS_TLS_STREAM_H
 #define EMBTIER_BASE_TLS_TLS_STREAM_H
 
-#include <openssl/types.h>
+#include <openssl/x509.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,9 +66,12 @@ MUST_CHECK enum embtier_err tls_flush(struct tls_stream *stream, struct err_msg 
 /* Why one side has refused the other's certificates. All is borrowed from the stream. */
 struct tls_refusal {
     int alert; /* SSL_R_...: the other side refuses this one's; 0: this one refuses the other's */
-    long verdict;    /* then X509_V_ERR_...: why */
-    const X509 *own; /* NULL: none was to be shown */
-    X509 *other;     /* NULL: it is not known */
+    long verdict;                       /* then X509_V_ERR_...: why */
+    const X509 *own;                    /* NULL: none was to be shown */
+    const STACK_OF(X509) * own_signers; /* shown behind it; NULL: none */
+    X509 *other;                        /* NULL: it is not known */
+    const X509 *refused; /* the one of the other side's chain that the verdict is about, or NULL */
+    int depth;           /* its place in the chain; 0: it is @other */
 };
 /* False: the stream has not failed for that reason. */
 bool tls_refusal_of(const struct tls_stream *stream, struct tls_refusal *ret_refusal);

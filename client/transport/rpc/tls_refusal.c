@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/text/text_escape.h"
+#include "base/tls/certificate_names.h"
 
 /* Names of a certificate that a message has room for. */
 #define SHOWN_NAMES_MAX 6
@@ -68,25 +69,54 @@ static const struct complaint *complaint_of(int alert)
 }
 
 struct reason {
-    char text[96];
+    char text[sizeof(struct text_shown) + 64];
 };
 
+static bool is_expired(const X509 *certificate)
+{
+    return X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0;
+}
+
+/* The first signer of the own certificate that has expired, among those shown behind it. */
+static const X509 *expired_signer(const struct tls_refusal *refusal)
+{
+    for (int i = 0; i < sk_X509_num(refusal->own_signers); i++)
+        if (is_expired(sk_X509_value(refusal->own_signers, i)))
+            return sk_X509_value(refusal->own_signers, i);
+    return NULL;
+}
+
+static const char *reason_of_expiry(const struct tls_refusal *refusal, const char *otherwise,
+                                    struct reason *buffer)
+{
+    const X509 *const own = refusal->own;
+    const X509 *const signer = expired_signer(refusal);
+    struct text_shown subject;
+
+    if (own && is_expired(own))
+        (void)snprintf(buffer->text, sizeof(buffer->text), "it has expired on %s",
+                       DAY_OF(X509_get0_notAfter(own)));
+    else if (signer)
+        (void)snprintf(buffer->text, sizeof(buffer->text), "its signer, %s, has expired on %s",
+                       certificate_show(X509_get_subject_name(signer), &subject),
+                       DAY_OF(X509_get0_notAfter(signer)));
+    else
+        return otherwise;
+    return buffer->text;
+}
+
 /* The alert does not say which of the certificates is meant, nor since when. */
-static const char *reason_of(const struct complaint *complaint, const X509 *own,
+static const char *reason_of(const struct complaint *complaint, const struct tls_refusal *refusal,
                              struct reason *buffer)
 {
-    const ASN1_TIME *const from = own ? X509_get0_notBefore(own) : NULL;
-    const ASN1_TIME *const until = own ? X509_get0_notAfter(own) : NULL;
+    const ASN1_TIME *const from = refusal->own ? X509_get0_notBefore(refusal->own) : NULL;
 
-    if (complaint->alert == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED && until &&
-        X509_cmp_current_time(until) < 0)
-        (void)snprintf(buffer->text, sizeof(buffer->text), "it has expired on %s", DAY_OF(until));
-    else if (complaint->alert == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE && from &&
-             X509_cmp_current_time(from) > 0)
-        (void)snprintf(buffer->text, sizeof(buffer->text), "it is not valid before %s",
-                       DAY_OF(from));
-    else
+    if (complaint->alert == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED)
+        return reason_of_expiry(refusal, complaint->why, buffer);
+    if (complaint->alert != SSL_R_SSLV3_ALERT_BAD_CERTIFICATE || !from ||
+        X509_cmp_current_time(from) <= 0)
         return complaint->why;
+    (void)snprintf(buffer->text, sizeof(buffer->text), "it is not valid before %s", DAY_OF(from));
     return buffer->text;
 }
 
@@ -119,7 +149,7 @@ static void explain_alert(const struct tls_refusal *refusal, const struct addres
                   TEXT_SHOWN(place.text));
     else if (complaint)
         err_write(msg, "the server at %s refuses the certificate %s: %s (%s)",
-                  TEXT_SHOWN(place.text), file, reason_of(complaint, refusal->own, &reason),
+                  TEXT_SHOWN(place.text), file, reason_of(complaint, refusal, &reason),
                   complaint->help);
 }
 
@@ -221,14 +251,26 @@ static void append_authority(const struct address *address, struct err_msg *msg)
 static void append_dates(const struct tls_refusal *refusal, struct err_msg *msg)
 {
     const bool is_early = refusal->verdict == X509_V_ERR_CERT_NOT_YET_VALID;
-    const X509 *const other = refusal->other;
-    const ASN1_TIME *const until = other ? X509_get0_notAfter(other) : NULL;
+    const X509 *const refused = refusal->refused;
 
-    if (other)
+    if (refused)
         err_append(msg, " (it is valid %s %s)", is_early ? "from" : "until",
-                   DAY_OF(is_early ? X509_get0_notBefore(other) : until));
-    if (!is_early)
-        err_append(msg, "; the server needs a new one: embtier keys server");
+                   DAY_OF(is_early ? X509_get0_notBefore(refused) : X509_get0_notAfter(refused)));
+    if (is_early)
+        return;
+    err_append(msg,
+               refusal->depth == 0
+                   ? "; the server needs a new one: embtier keys server"
+                   : "; the signer needs a new one, and the files that have it: embtier keys ca");
+}
+
+static void append_signer(const struct tls_refusal *refusal, struct err_msg *msg)
+{
+    struct text_shown subject;
+
+    if (refusal->depth > 0 && refusal->refused)
+        err_append(msg, ": certificate %d of its chain, %s", refusal->depth + 1,
+                   certificate_show(X509_get_subject_name(refusal->refused), &subject));
 }
 
 static void explain_verdict(const struct tls_refusal *refusal, const struct address *address,
@@ -237,6 +279,7 @@ static void explain_verdict(const struct tls_refusal *refusal, const struct addr
     err_write(msg, "cannot connect to %s: the server's certificate is refused: %s",
               TEXT_SHOWN(place_of(address, &(struct place){ { 0 } })),
               X509_verify_cert_error_string(refusal->verdict));
+    append_signer(refusal, msg);
     switch (refusal->verdict) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:

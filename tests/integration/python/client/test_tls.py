@@ -395,6 +395,26 @@ def test_a_chain_that_clients_refuse_is_told_at_the_start_and_by_the_check(short
             assert "clients will refuse the server's certificate" in told and why in told, told
 
 
+def test_a_client_names_the_certificate_that_has_expired(short_path, authority):
+    """A signer has; the server's own is good for a year."""
+    host, late = own_host(), authority.below(short_path / "late", "late signer", days=-1)
+    for kind, data in zip(("crt", "key"), chain_of(late, host, late, days=365)):
+        (authority.folder / f"below-late.{kind}").write_bytes(data)
+    with starting(short_path, f'  listen: ["tls://{host}:{PORT}"]\n{section(authority, "below-late")}') as process:
+        assert process.poll() is None
+        yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+        said = f"certificate has expired: certificate 2 of its chain, CN=late signer .it is valid until {yesterday:%Y-%m}.*; the signer needs a new one"
+        assert_refused(f"tls://{host}:{PORT}?ca={authority.certificate}", embtier.PermissionError, said)
+
+
+def test_a_signer_of_a_client_that_has_expired_is_named(closed_place, authority, short_path):
+    late = authority.below(short_path / "late", "late signer", days=-1)
+    for kind, data in zip(("crt", "key"), chain_of(late, "127.0.0.1", late)):
+        (short_path / f"own.{kind}").write_bytes(data)
+    assert_refused(closed_place.url(own=f"{short_path}/own"), embtier.PermissionError, "own.crt: its signer, CN=late signer, has expired on 20")
+    until(lambda: "certificate has expired: certificate 2 of its chain, CN=late signer" in closed_place.log())
+
+
 def test_a_signal_has_new_certificates_taken_or_says_why_not(short_path, authority, stranger):
     with place(short_path, authority, "auto") as at:
         certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
