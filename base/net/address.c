@@ -19,12 +19,17 @@ static enum embtier_err take_path(const char *path, size_t bytes, struct address
     return EMBTIER_OK;
 }
 
-static bool is_port(const char *text, const char *end)
+static enum embtier_err take_port(const char *text, const char *port, const char *stop,
+                                  struct address *address, struct err_msg *msg)
 {
-    const size_t digits = strspn(text, "0123456789");
+    const size_t bytes = (size_t)(stop - port);
 
-    return digits >= 1 && digits < sizeof(((struct address *)NULL)->port) && text + digits == end &&
-           strtoul(text, NULL, 10) <= UINT16_MAX;
+    if (strspn(port, "0123456789") < bytes || bytes >= sizeof(address->port) ||
+        strtoul(port, NULL, 10) > UINT16_MAX)
+        return err_set(msg, EMBTIER_INVALID, "address %s has the port %.*s; allowed: 0 to %d", text,
+                       (int)bytes, port, UINT16_MAX);
+    snprintf(address->port, sizeof(address->port), "%.*s", (int)bytes, port);
+    return EMBTIER_OK;
 }
 
 /* Takes "HOST:PORT" or "[IPV6]:PORT", up to @stop. */
@@ -43,7 +48,7 @@ static enum embtier_err take_host(const char *text, const char *rest, const char
                        "address %s has more than one colon; an IPv6 address needs brackets: "
                        "%s://[IPV6]:PORT",
                        text, address_scheme(address));
-    if (!colon || colon[0] != ':' || !is_port(colon + 1, stop))
+    if (!colon || colon[0] != ':' || colon + 1 == stop)
         return err_set(msg, EMBTIER_INVALID,
                        "address %s has no port; expected %s://HOST:PORT or %s://[IPV6]:PORT, with "
                        "a port of 0 to 65535",
@@ -54,8 +59,7 @@ static enum embtier_err take_host(const char *text, const char *rest, const char
                        text, bytes, ADDRESS_HOST_MAX);
     memcpy(address->host, host, bytes);
     address->host[bytes] = '\0';
-    snprintf(address->port, sizeof(address->port), "%.*s", (int)(stop - colon - 1), colon + 1);
-    return EMBTIER_OK;
+    return take_port(text, colon + 1, stop, address, msg);
 }
 
 /* ---- Files ---- */
@@ -169,6 +173,15 @@ static const char *take_kind(const char *text, struct address *address)
         return rest;
     }
     return text;
+}
+
+const char *address_show(struct address_shown *buffer, const struct address *address)
+{
+    const bool is_v6 = strchr(address->host, ':') != NULL;
+
+    (void)snprintf(buffer->text, sizeof(buffer->text), "%s://%s%s%s:%s", address_scheme(address),
+                   is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", address->port);
+    return buffer->text;
 }
 
 enum embtier_err address_parse(const char *text, struct address *ret_address, struct err_msg *msg)

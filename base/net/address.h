@@ -85,6 +85,14 @@ static inline bool address_has_options(const struct address *address)
            address->connections > 0;
 }
 
+/* Returns an address over TCP as a user writes it, without its options, in a buffer that lives as
+ * long as the caller's block: ADDRESS_SHOWN(address). */
+struct address_shown {
+    char text[ADDRESS_HOST_MAX + 32];
+};
+const char *address_show(struct address_shown *buffer, const struct address *address);
+#define ADDRESS_SHOWN(address) address_show(&(struct address_shown){ { 0 } }, (address))
+
 /* INVALID: @text is no address; the message says what is allowed. */
 MUST_CHECK enum embtier_err address_parse(const char *text, struct address *ret_address,
                                           struct err_msg *msg);

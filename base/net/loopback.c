@@ -13,22 +13,33 @@ static bool is_loopback_4(uint32_t address)
     return ntohl(address) >> 24 == IN_LOOPBACKNET;
 }
 
-bool peer_is_loopback(int fd)
+static bool is_loopback_6(const struct in6_addr *address)
 {
-    struct sockaddr_in6 at = { .sin6_family = AF_UNSPEC }; /* the larger of the two */
-    struct sockaddr_in at_4;
-    socklen_t bytes = sizeof(at);
     uint32_t mapped;
 
-    if (getpeername(fd, (struct sockaddr *)&at, &bytes) != 0)
-        return false;
-    memcpy(&at_4, &at, sizeof(at_4));
-    memcpy(&mapped, &at.sin6_addr.s6_addr[12], sizeof(mapped));
-    if (at_4.sin_family == AF_INET)
-        return is_loopback_4(at_4.sin_addr.s_addr);
-    return at.sin6_family == AF_INET6 &&
-           (IN6_IS_ADDR_LOOPBACK(&at.sin6_addr) ||
-            (IN6_IS_ADDR_V4MAPPED(&at.sin6_addr) && is_loopback_4(mapped)));
+    memcpy(&mapped, &address->s6_addr[12], sizeof(mapped));
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && is_loopback_4(mapped));
+}
+
+bool address_is_loopback(const struct sockaddr *address)
+{
+    const void *const at = address;
+    const struct sockaddr_in *const v4 = at;
+    const struct sockaddr_in6 *const v6 = at;
+
+    if (address->sa_family == AF_INET)
+        return is_loopback_4(v4->sin_addr.s_addr);
+    return address->sa_family == AF_INET6 && is_loopback_6(&v6->sin6_addr);
+}
+
+bool peer_is_loopback(int fd)
+{
+    struct sockaddr_storage at = { .ss_family = AF_UNSPEC };
+    socklen_t bytes = sizeof(at);
+
+    return getpeername(fd, (struct sockaddr *)&at, &bytes) == 0 &&
+           address_is_loopback((const struct sockaddr *)&at);
 }
 
 /* Reno is part of every kernel, and all users may choose it. */

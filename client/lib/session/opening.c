@@ -100,9 +100,9 @@ static enum embtier_err check_secrecy(const struct address *address,
         return EMBTIER_OK;
     explicit_bzero(token, sizeof(*token));
     return err_set(msg, EMBTIER_PERMISSION,
-                   "a token is not sent to tcp://%s:%s, where others can read it: connect with "
+                   "a token is not sent to %s, where others can read it: connect with "
                    "tls://",
-                   address->host, address->port);
+                   ADDRESS_SHOWN(address));
 }
 
 /* The key goes to whichever address comes next: another one of the list may be the same server's. A

@@ -120,28 +120,15 @@ static const char *reason_of(const struct complaint *complaint, const struct tls
     return buffer->text;
 }
 
-struct place {
-    char text[ADDRESS_HOST_MAX + 32];
-};
-
-static const char *place_of(const struct address *address, struct place *buffer)
-{
-    const bool has_colon = strchr(address->host, ':') != NULL;
-
-    (void)snprintf(buffer->text, sizeof(buffer->text), "%s://%s%s%s:%s", address_scheme(address),
-                   has_colon ? "[" : "", address->host, has_colon ? "]" : "", address->port);
-    return buffer->text;
-}
-
 static void explain_alert(const struct tls_refusal *refusal, const struct address *address,
                           struct err_msg *msg)
 {
     const struct complaint *const complaint = complaint_of(refusal->alert);
     const char *const file = address->files.certificate;
-    struct place place;
+    struct address_shown place;
     struct reason reason;
 
-    place_of(address, &place);
+    address_show(&place, address);
     if (refusal->alert == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || (complaint && !*file))
         err_write(msg,
                   "the server at %s refuses clients without a certificate: certificate required "
@@ -277,8 +264,7 @@ static void explain_verdict(const struct tls_refusal *refusal, const struct addr
                             struct err_msg *msg)
 {
     err_write(msg, "cannot connect to %s: the server's certificate is refused: %s",
-              TEXT_SHOWN(place_of(address, &(struct place){ { 0 } })),
-              X509_verify_cert_error_string(refusal->verdict));
+              TEXT_SHOWN(ADDRESS_SHOWN(address)), X509_verify_cert_error_string(refusal->verdict));
     append_signer(refusal, msg);
     switch (refusal->verdict) {
     case X509_V_ERR_HOSTNAME_MISMATCH:

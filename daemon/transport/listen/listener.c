@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/net/loopback.h"
 #include "daemon/transport/listen/held_address.h"
 #include "daemon/transport/listen/socket_path.h"
 
@@ -56,56 +56,36 @@ enum embtier_err listener_take(const char *path, int fd, struct listener *ret_li
     return EMBTIER_OK;
 }
 
-static bool is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET) {
-        const struct sockaddr_in *const v4 = (const struct sockaddr_in *)(const void *)address;
-
-        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-    }
-    if (address->sa_family == AF_INET6) {
-        const struct sockaddr_in6 *const v6 = (const struct sockaddr_in6 *)(const void *)address;
-
-        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-    }
-    return false;
-}
-
 /* Names the address with the port that the system chose for port 0. */
 static void name_tcp(struct listener *listener, const struct address *address)
 {
+    struct address named = *address;
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof(bound);
-    char port[sizeof(address->port)];
-    const bool is_v6 = strchr(address->host, ':') != NULL;
 
-    snprintf(port, sizeof(port), "%s", address->port);
     if (getsockname(listener->fd, (struct sockaddr *)&bound, &bytes) == 0)
-        (void)getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, sizeof(port),
-                          NI_NUMERICSERV);
-    snprintf(listener->text, sizeof(listener->text), "%s://%s%s%s:%s", address_scheme(address),
-             is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", port);
+        (void)getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, named.port,
+                          sizeof(named.port), NI_NUMERICSERV);
+    snprintf(listener->text, sizeof(listener->text), "%s", ADDRESS_SHOWN(&named));
 }
 
 static enum embtier_err cannot_listen(const struct address *address, int errnum,
                                       struct err_msg *msg)
 {
-    return err_set_errno(msg, errnum, "cannot listen at %s://%s:%s", address_scheme(address),
-                         address->host, address->port);
+    return err_set_errno(msg, errnum, "cannot listen at %s", ADDRESS_SHOWN(address));
 }
 
 /* Returns 0 or the error number. */
 static int bind_patiently(int fd, const struct addrinfo *at, const struct address *address)
 {
     struct held_address held = { 0 };
-    char name[ADDRESS_HOST_MAX + 32];
+    struct address_shown name;
     int rc;
 
-    snprintf(name, sizeof(name), "%s://%s:%s", address_scheme(address), address->host,
-             address->port);
+    address_show(&name, address);
     do
         rc = bind(fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
-    while (rc == EADDRINUSE && held_address_wait(&held, name));
+    while (rc == EADDRINUSE && held_address_wait(&held, name.text));
     return rc;
 }
 
@@ -140,24 +120,23 @@ static enum embtier_err listen_at(const struct addrinfo *at, const struct addres
 static enum embtier_err refuse_remote(const struct address *address, struct err_msg *msg)
 {
     if (address->kind == ADDRESS_TLS)
-        return err_set(
-            msg, EMBTIER_INVALID,
-            "tls://%s:%s can be reached from other hosts, and its clients are not known. "
-            "Allowed: access.file with its users, tls.require_certificate with "
-            "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
-            "`rpc.insecure: yes` where every host of the network is trusted",
-            address->host, address->port);
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s can be reached from other hosts, and its clients are not known. "
+                       "Allowed: access.file with its users, tls.require_certificate with "
+                       "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
+                       "`rpc.insecure: yes` where every host of the network is trusted",
+                       ADDRESS_SHOWN(address));
     if (address->kind == ADDRESS_HTTP)
         return err_set(msg, EMBTIER_INVALID,
-                       "http://%s:%s can be reached from other hosts, which would read figures and "
+                       "%s can be reached from other hosts, which would read figures and "
                        "names of tables; allowed: an address of loopback (127.0.0.1, [::1]), or "
                        "`http.insecure: yes` where every host of the network is trusted",
-                       address->host, address->port);
+                       ADDRESS_SHOWN(address));
     return err_set(msg, EMBTIER_INVALID,
-                   "tcp://%s:%s can be reached from other hosts, and its clients are neither known "
+                   "%s can be reached from other hosts, and its clients are neither known "
                    "nor encrypted; allowed: tls://HOST:PORT, an address of loopback (127.0.0.1, "
                    "[::1]), or `rpc.insecure: yes` where every host of the network is trusted",
-                   address->host, address->port);
+                   ADDRESS_SHOWN(address));
 }
 
 static void free_found(struct addrinfo **found)
@@ -175,10 +154,10 @@ static enum embtier_err find_tcp(const struct address *address, bool may_be_remo
 
     if (rc != 0) {
         *ret_found = NULL;
-        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s",
-                       address_scheme(address), address->host, address->port, gai_strerror(rc));
+        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s: %s", ADDRESS_SHOWN(address),
+                       gai_strerror(rc));
     }
-    if (is_loopback((*ret_found)->ai_addr) || may_be_remote)
+    if (address_is_loopback((*ret_found)->ai_addr) || may_be_remote)
         return EMBTIER_OK;
     return refuse_remote(address, msg);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that an address means one thing, or is refused with what is allowed. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/net/address.h"
+#include "base/net/loopback.h"
 
 static void expect(const char *text, enum address_kind kind, const char *path, const char *host,
                    const char *port)
@@ -106,6 +109,45 @@ static void test_addresses_say_how_many_connections(void **state)
     }
 }
 
+static void test_addresses_are_shown_as_they_are_written(void **state)
+{
+    static const char *const texts[] = { "tcp://host:1", "tls://[::ffff:127.0.0.1]:0",
+                                         "tls://127.0.0.1:65535", "tcp://[::]:7411" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct address address;
+        struct err_msg msg;
+
+        assert_int_equal(address_parse(texts[i], &address, &msg), EMBTIER_OK);
+        assert_string_equal(ADDRESS_SHOWN(&address), texts[i]);
+    }
+}
+
+static bool is_loopback(const char *number)
+{
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+    struct sockaddr_in v4 = { .sin_family = AF_INET };
+    const bool is_v4 = inet_pton(AF_INET, number, &v4.sin_addr) == 1;
+
+    assert_true(is_v4 || inet_pton(AF_INET6, number, &v6.sin6_addr) == 1);
+    return address_is_loopback(is_v4 ? (const struct sockaddr *)&v4 : (const struct sockaddr *)&v6);
+}
+
+static void test_addresses_of_loopback_are_known(void **state)
+{
+    static const char *const own[] = { "127.0.0.1", "127.255.1.2", "::1", "::ffff:127.0.0.1",
+                                       "::ffff:127.9.9.9" };
+    static const char *const others[] = { "0.0.0.0", "126.0.0.1",       "::",         "::2",
+                                          "fe80::1", "::ffff:10.0.0.1", "::127.0.0.1" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        assert_true(is_loopback(own[i]));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_false(is_loopback(others[i]));
+}
+
 static void test_mistakes_are_named(void **state)
 {
     static const struct {
@@ -117,8 +159,9 @@ static void test_mistakes_are_named(void **state)
         { "tcp://", "no port" },
         { "tcp://host", "no port" },
         { "tcp://host:", "no port" },
-        { "tcp://host:65536", "0 to 65535" },
+        { "tcp://host:65536", "has the port 65536; allowed: 0 to 65535" },
         { "tcp://host:123456", "0 to 65535" },
+        { "tls://[::1]:99999?ca=a", "has the port 99999; allowed: 0 to 65535" },
         { "tcp://host:-1", "0 to 65535" },
         { "tcp://host:1x", "0 to 65535" },
         { "tcp://host: 1", "0 to 65535" },
@@ -193,6 +236,8 @@ int main(void)
         cmocka_unit_test(test_addresses_of_http_are_taken_apart),
         cmocka_unit_test(test_addresses_name_files),
         cmocka_unit_test(test_addresses_say_how_many_connections),
+        cmocka_unit_test(test_addresses_are_shown_as_they_are_written),
+        cmocka_unit_test(test_addresses_of_loopback_are_known),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_lengths_are_limited),
     };

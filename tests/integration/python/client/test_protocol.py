@@ -381,6 +381,43 @@ def test_a_server_listens_at_the_addresses_that_it_logs(short_path):
     assert status is None and re.search(r'address="tcp://127.0.0.1:[1-9]\d*"', log)
 
 
+def mapped_socket() -> socket.socket:
+    """A listener at 127.0.0.1, by its name of IPv6."""
+    made = socket.socket(socket.AF_INET6)
+    made.bind(("::ffff:127.0.0.1", 0))
+    made.listen()
+    return made
+
+
+def has_ipv6() -> bool:
+    try:
+        mapped_socket().close()
+    except OSError:
+        return False
+    return True
+
+
+def test_addresses_of_ipv6_are_told_in_brackets(short_path):
+    status, log = started(short_path, "tcp://[::]:0")
+    assert status == 1 and "tcp://[::]:0 can be reached from other hosts" in log
+    if not has_ipv6():
+        return
+    with mapped_socket() as taken:
+        address = f"tcp://[::ffff:127.0.0.1]:{taken.getsockname()[1]}"
+        status, log = started(short_path, address)
+        assert status == 1 and f"cannot listen at {address}: Address already in use" in log
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_loopback_by_its_name_of_ipv6_is_loopback(short_path):
+    with starting(short_path, '  listen: ["tcp://[::ffff:127.0.0.1]:0"]') as process:
+        log = (short_path / "log").read_text()
+        assert process.poll() is None, log
+        url = re.search(r'address="(tcp://\[::ffff:127\.0\.0\.1\]:[1-9]\d*)"', log)[1]
+        with embtier.connect(url, timeout=LIMIT_S, arena_bytes=1 << 20) as server:
+            assert server.tables() == []
+
+
 def test_other_hosts_are_kept_out_unless_the_user_lets_them_in(short_path):
     status, log = started(short_path, "tcp://0.0.0.0:0")
     assert status == 1 and "can be reached from other hosts" in log and "rpc.insecure: yes" in log

@@ -36,7 +36,7 @@ def test_other_hosts_need_a_word(make_daemon, listen: str):
         pytest.skip("no IPv6 here")
     daemon = make_daemon({"http": {"listen": listen}})
     why = daemon.fail_to_start()
-    assert "http.listen" in why and "can be reached from other hosts" in why and "http.insecure: yes" in why
+    assert "http.listen" in why and f"http://{listen} can be reached from other hosts" in why and "http.insecure: yes" in why
 
 
 def test_an_open_address_is_warned_about(make_daemon):
