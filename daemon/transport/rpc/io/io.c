@@ -88,15 +88,30 @@ void io_await(struct io *io, struct io_file *file, io_done_fn *done)
     begin(io, &file->read, IO_AWAIT, NULL, 0, done);
 }
 
+static void add_soon(struct io *io, struct io_task *task, bool is_new)
+{
+    task->is_new = is_new;
+    task->next = NULL;
+    *io->soon_end = task;
+    io->soon_end = &task->next;
+}
+
 void io_end_soon(struct io *io, struct io_task *task, int result, io_done_fn *done)
 {
     assert(!task->done && !task->file->is_closing);
     task->done = done;
     task->result = result;
     task->is_soon = true;
-    task->next = NULL;
-    *io->soon_end = task;
-    io->soon_end = &task->next;
+    add_soon(io, task, true);
+}
+
+/* The system may have made the file's write already, although its end is not told before the next
+ * turn; and the bytes of this read may be the other side's answer to it. */
+static bool may_answer_write(const struct io_task *task)
+{
+    const struct io_task *const write = &task->file->write;
+
+    return task->is_new && io_task_is_read(task) && write->done && !write->is_soon;
 }
 
 /* Those that are added meanwhile wait for the next turn. */
@@ -108,8 +123,12 @@ static void end_soon(struct io *io)
     while (task) {
         struct io_task *const next = task->next;
 
-        task->is_soon = false;
-        io_task_end(task, task->result);
+        if (may_answer_write(task)) {
+            add_soon(io, task, false);
+        } else {
+            task->is_soon = false;
+            io_task_end(task, task->result);
+        }
         task = next;
     }
 }

@@ -190,6 +190,47 @@ static void test_a_task_that_is_done_ends_with_the_next_run(void **state)
     assert_int_equal(last_result, -ECANCELED);
 }
 
+static struct io *answering;
+static bool is_written, was_written_before;
+
+static void on_written(struct io_file *file, int result)
+{
+    (void)file;
+    assert_int_equal(result, 1);
+    is_written = true;
+}
+
+static void on_answer(struct io_file *file, int result)
+{
+    was_written_before = is_written;
+    on_end(file, result);
+}
+
+/* Writes, and finds the answer at once, as TLS does, which reads by itself. */
+static void write_and_read(struct io_file *file, int result)
+{
+    static char byte = 'x';
+    static struct iovec buffer;
+
+    assert_int_equal(result, 1);
+    buffer = (struct iovec){ &byte, 1 };
+    io_write(answering, file, &buffer, 1, on_written);
+    io_end_soon(answering, &file->read, 7, on_answer);
+}
+
+static void test_an_answer_comes_after_the_end_of_what_it_answers(void **state)
+{
+    struct fixture *const f = *state;
+
+    answering = f->io;
+    is_written = was_written_before = false;
+    assert_int_equal(write(f->other, "x", 1), 1);
+    io_await(f->io, &f->file, write_and_read);
+    await_ended(f, 1);
+    assert_int_equal(last_result, 7);
+    assert_true(was_written_before);
+}
+
 static void test_the_other_ends_close_is_a_read_of_nothing(void **state)
 {
     struct fixture *const f = *state;
@@ -480,6 +521,7 @@ int main(void)
         ON(test_waiting_for_bytes_takes_none),
         ON(test_waiting_for_bytes_ends_with_the_file),
         ON(test_a_task_that_is_done_ends_with_the_next_run),
+        ON(test_an_answer_comes_after_the_end_of_what_it_answers),
         ON(test_the_other_ends_close_is_a_read_of_nothing),
         ON(test_a_write_to_nobody_fails_without_a_signal),
         ON(test_a_long_write_goes_on_as_the_other_end_reads),
