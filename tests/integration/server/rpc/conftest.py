@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: on each engine, for each way to connect. A sanitizer sees each engine and each way, and not each with each."""
+"""The door: on each engine, for each way to connect. A sanitizer sees each engine and each way, and not each with each. A full check
+runs tls with epoll in the plain build, and tcp with io_uring for the long tests alone; a quick check runs all."""
 
 from __future__ import annotations
 
