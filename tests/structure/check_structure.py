@@ -57,6 +57,7 @@ IMPLICIT_FETCH = re.compile(r"\bEVP_(?:sha|md\d|aes|chacha|get_(?:digest|cipher)
 
 # Lists that must be complete: of the docs, and of the library's functions.
 DOCS_INDEX = "docs/README.md"
+FIGURES = "docs/performance.md"
 LIBRARY_PAGE = "docs/man/libembtier.3.in"
 
 # Put together here so that this file does not contain the paths that it looks for.
@@ -296,9 +297,42 @@ def check_steps(tree):
         yield f"{CONTRIBUTING}:1: {STEPS} has no step {name}"
 
 
+def open_bold(text):
+    """The lines of paragraphs, items and rows in which bold text has no end."""
+    text = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", lambda code: "\n" * code[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    for block in re.finditer(r"(?:^(?!\s*$).*\n?)+", text, re.MULTILINE):
+        if len(re.findall(r"\*\*(?!\d)|(?<!\d)\*\*", block[0])) % 2 != 0:  # 2**32 is a number
+            yield text[:block.start()].count("\n") + 1
+
+
+def bars_missed(text):
+    """The ratios of a page's figures that miss their bar: the number in front of the cell that says so."""
+    for line, row in enumerate(text.splitlines(), 1):
+        cells = [cell.strip() for cell in row.split("|")]
+        missed = [at for at, cell in enumerate(cells) if "NOT MET" in cell]
+        ratio = re.match(r"\d+(?:\.\d+)?", cells[missed[0] - 1]) if missed else None
+        if ratio:
+            yield line, float(ratio[0])
+
+
+def check_overview(tree):
+    """The overview of figures names each that misses its bar, by its ratio, which may be rounded."""
+    for path in (p for p in tree.paths if re.match(r"docs/performance/.*\.md$", p)):
+        rows = [row for row in (tree.text(FIGURES) or "").splitlines() if f"]({path.removeprefix('docs/')})" in row and row.count("|") > 3]
+        told = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", " ".join(rows))]
+        for line, ratio in bars_missed(tree.text(path) or ""):
+            if not any(abs(number - ratio) < 0.006 for number in told):
+                yield f"{path}:{line}: a bar is not met, with {ratio:g}, and {FIGURES} does not say so"
+
+
 def check_pages(tree):
-    """Each page in docs/ has a title and a text. The list of docs links to it. The synopsis of the library's man page has each public
-    function."""
+    """Each page in docs/ has a title and a text, in which all that is bold ends. The list of docs links to it. The synopsis of the
+    library's man page has each public function. The overview of figures has those that miss their bar."""
+    if FIGURES in tree.paths:
+        yield from check_overview(tree)
+    for path in (p for p in tree.paths if re.match(r"docs/.*\.md$", p)):
+        for line in open_bold(tree.text(path) or ""):
+            yield f"{path}:{line}: bold text begins here and does not end"
     index = tree.text(DOCS_INDEX) or "" if DOCS_INDEX in tree.paths else ""
     links = {os.path.normpath(os.path.join("docs", link)) for link in re.findall(r"\]\(([^()\s#]+)", index)}
     for path in tree.paths:

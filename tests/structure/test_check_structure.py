@@ -287,6 +287,24 @@ class Pages(unittest.TestCase):
         for text in ("", "Text.\n", "# B\n", "# B\n\n", "## B\n\nText.\n"):
             self.assertEqual(findings("pages", files | {"docs/b.md": text}), ["docs/b.md:1: has no title, or no text below it"], text)
 
+    def test_bold_text_ends(self):
+        page = "# B\n\n{}\n\n**After.** Text.\n"
+        for text in ("**Bold.** Text\nand **more\nof it**.", "`**x` and `y`", "```\n**x\n```\nText."):
+            files = {check_structure.DOCS_INDEX: "# Docs\n[b](b.md)", "docs/b.md": page.format(text)}
+            self.assertEqual(findings("pages", files), [], text)
+        files = {check_structure.DOCS_INDEX: "# Docs\n[b](b.md)", "docs/b.md": page.format("Text\nand **bold. Text.")}
+        self.assertEqual(findings("pages", files), ["docs/b.md:3: bold text begins here and does not end"])
+
+    def test_bars_that_are_missed_are_in_the_overview(self):
+        page = "# A\n\n| figure | ratio | asked |\n| x | 0.567 (0.5 to 0.6, 3) | at least 0.7, NOT MET |\n| y | 2 | at least 1, met |\n"
+        index = "# Docs\n[p](performance.md), [a](performance/a.md), [b](performance/b.md)"
+        for row, found in (("[x](performance/a.md) | 0.57 | 0.7 |", []), ("[x](performance/b.md) | 0.57 | 0.7 |", ["0.567"]),
+                           ("[x](performance/a.md) | 0.58 | 0.7 |", ["0.567"])):
+            files = {check_structure.DOCS_INDEX: index, "docs/performance/a.md": page, "docs/performance/b.md": "# B\n\nText.\n",
+                     check_structure.FIGURES: f"# P\n\n| {row}\n"}
+            said = [f"docs/performance/a.md:4: a bar is not met, with {ratio}, and docs/performance.md does not say so" for ratio in found]
+            self.assertEqual(findings("pages", files), said, row)
+
     def test_each_public_function_is_in_the_synopsis(self):
         header = "#define EMBTIER_PUBLIC __attribute__((x))\nEMBTIER_PUBLIC int embtier_one(int x);\nEMBTIER_PUBLIC struct embtier\n*embtier_two(void);\n"
         page = ".Sh SYNOPSIS\n.Fn embtier_one x\n{}.Sh DESCRIPTION\n.Fn embtier_two\n"
