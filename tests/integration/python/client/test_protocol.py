@@ -460,10 +460,53 @@ def test_the_page_has_all_kinds():
         assert f"| {kind} | {number} |" in page
 
 
-def test_the_page_has_the_numbers_of_errors():
-    root = Path(__file__).parents[4]
-    wanted = {int(number): name for name, number in re.findall(r"X\((\w+), (\d+), ", (root / "base/embtier_err.h").read_text())}
-    rows = re.findall(r"^\| ([\d, ]+) \| ([A-Z_, ]+) \|", (root / "docs/protocol.md").read_text(), re.MULTILINE)
-    for numbers, names in rows:
-        assert [wanted[int(number)] for number in numbers.split(", ")] == names.split(", ")
+ROOT = Path(__file__).parents[4]
+
+
+def numbers_of(table: str, path: str) -> dict[str, int]:
+    """The names of a table of a header, in small letters, and their numbers."""
+    rows = re.search(rf"define {table}\(X\)((?:.*\\\n)*.*)", (ROOT / path).read_text())[1]
+    return {name.lower(): int(number) for name, number in re.findall(r"\bX\((\w+), (\d+),", rows)}
+
+
+def rows_of_page(title: str) -> list[list[str]]:
+    """The cells of the first table below a title, without its head."""
+    section = re.split(rf"^##+ {title}\n", (ROOT / "docs/protocol.md").read_text(), flags=re.MULTILINE)[1].split("\n## ")[0]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_the_page_has_the_number_of_each_error():
+    told = {}
+    for numbers, names, _ in rows_of_page("Errors by number"):
+        told |= dict(zip(names.lower().split(", "), map(int, numbers.split(", ")), strict=True))
+    assert told | {"ok": 0} == numbers_of("EMBTIER_ERR_TABLE", "base/embtier_err.h")
+
+
+def test_the_page_has_the_fields_of_a_table():
+    spec = re.search(r"^message TableSpec \{(.*?)^\}", (ROOT / "proto/control.proto").read_text(), re.MULTILINE | re.DOTALL)[1]
+    told = {}
+    for names, numbers, _ in rows_of_page("Tables"):
+        told |= dict(zip(names.replace("`", "").split(", "), map(int, numbers.split(", ")), strict=True))
+    only_in_replies = {"init_version": 11, "uuid": 390, "step": 391}
+    assert told | only_in_replies == {name: int(number) for name, number in re.findall(r"^  .*?(\w+) = (\d+);", spec, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("field", ["dtype", "optimizer", "init", "durability", "home"])
+def test_the_page_has_the_words_of_a_tables_fields(field):
+    meaning = next(row[2] for row in rows_of_page("Tables") if f"`{field}`" in row[0])
+    told = {word: int(number) for number, word in re.findall(r"\b(\d) (\w+)", meaning)}
+    assert told == numbers_of(f"EMBTIER_{field.upper()}_TABLE", "base/embtier_types.h")
+
+
+def test_the_page_has_the_numbers_of_calls():
+    proto = (ROOT / "proto/control.proto").read_text()
+    bodies = {name: re.search(rf"^message {name} \{{\n(.*?)^\}}", proto, re.MULTILINE | re.DOTALL)[1] for name in ("Request", "Reply")}
+    rows = [row for row in rows_of_page("Calls") if row[1]]
     assert len(rows) == 6
+    for request, number, reply, reply_number in rows:
+        for kind, cell, told in (("Request", request, number), ("Reply", reply, reply_number)):
+            assert re.search(rf"^    {re.findall('`(.*?)`', cell)[0]} \w+ = {told};", bodies[kind], re.MULTILINE), cell
+            for field, field_number in re.findall(r"`(\w+)`[^`,;]*? \((\d+)\)", cell):
+                text = re.search(rf"^message {re.findall('`(.*?)`', cell)[0]} \{{\n(.*?)^\}}", proto, re.MULTILINE | re.DOTALL)[1]
+                assert re.search(rf"\b{field} = {field_number};", text), (cell, field)
