@@ -74,6 +74,7 @@ with embtier.connect() as server:
     assert server.open_table("users").get([7]).tolist() == [[1, 2, 3, 4]]'
 embtier support-bundle --log /tmp/embtierd.log --file /tmp/bundle.$$.tar.gz >/dev/null
 tar -tzf /tmp/bundle.$$.tar.gz | grep -q '/config-file.json$'
+embtier tune --directory /tmp --rows 1000 --dim 4 --updates 1000 --minutes 0.05 --cache 0 | grep -q "^Recommended: "
 [[ -f /usr/include/embtier.h && -e $(echo /usr/lib/*/libembtier.so) && -f $(echo /usr/lib/*/pkgconfig/embtier.pc) ]] ||
     fail "the development files are not there"
 stop

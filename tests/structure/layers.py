@@ -46,7 +46,8 @@ LAYERS = {
     _ENGINE["mail"]: _engine(),
     _ENGINE["turns"]: _engine(),
     "client": {"base", "config", "kernels", "proto"},
-    "tools": {"base", "config", "proto", "placement", "daemon/budget", "daemon/health", "client"},
+    "tools": {"base", "config", "proto", "placement", "daemon/budget", "daemon/health", "client", "tools/trial"},
+    "tools/trial": {"base", "config", "placement", "store", "daemon/budget"},  # a program of its own
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,

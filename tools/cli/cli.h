@@ -91,6 +91,8 @@ int command_knob_get(struct cli *cli, int argc, char **argv);
 int command_knob_set(struct cli *cli, int argc, char **argv);
 int command_size(struct cli *cli, int argc, char **argv);
 void help_size(FILE *out);
+int command_tune(struct cli *cli, int argc, char **argv);
+void help_tune(FILE *out);
 int command_doctor(struct cli *cli, int argc, char **argv);
 void help_doctor(FILE *out);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
@@ -114,6 +116,7 @@ int command_keys_hash(struct cli *cli, int argc, char **argv);
 int command_keys_reload(struct cli *cli, int argc, char **argv);
 int command_keys_show(struct cli *cli, int argc, char **argv);
 int command_support_bundle(struct cli *cli, int argc, char **argv);
+void help_support_bundle(FILE *out);
 int command_completion(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */

@@ -388,20 +388,28 @@ const struct command commands[] = {
       "  embtier size ads --rows 1000000 --dim 64 --copies 20 --home array\n"
       "  embtier -o json size --tables tables.json | jq .ssd.bytes\n",
       command_size, help_size },
+    { "tune", "--directory DIR --rows N --dim D --updates N [options]",
+      "try the layouts of rows on this drive, and recommend one",
+      "      --directory DIR      a folder on the drive to be tried\n"
+      "  -c, --config FILE        the configuration of embtierd (default: the defaults)\n"
+      "  -r, --rows N             number of rows\n"
+      "  -d, --dim D              numbers per row\n"
+      "      --dtype, --optimizer, --durability\n"
+      "                           as for `embtier table create`\n"
+      "      --row-bytes BYTES    length of a row with its state, instead of these\n"
+      "      --updates N          rows that clients update in a second, all tables together\n"
+      "      --reads PERCENT      lookups among all rows that pass through the cache (default 0)\n"
+      "      --zipf S             exponent of the rows' popularity, 0 (all alike, default) to 10\n"
+      "      --profile FILE       a saved profile: tables, and the exponent nearest to their CDFs\n"
+      "      --cache BYTES        memory of the row cache (default: as configured)\n"
+      "      --layouts LIST       leveled,universal,blob (default: all)\n"
+      "      --prefer WORD        balance (default), writes, reads, space\n"
+      "      --minutes M          time of the trial, 0.05 to 1440 (default 10)\n",
+      "  embtier tune --directory /mnt/nvme0 --rows 100000000 --dim 128 --updates 50000 --zipf 1.05\n"
+      "  embtier tune --directory /mnt/nvme0 --updates 50000 --config /etc/embtier/embtierd.yaml\n",
+      command_tune, help_tune },
     { "doctor", "[--config FILE]", "look at this machine as embtierd would use it",
-      "  -c, --config FILE  the configuration of embtierd (default: the defaults)\n"
-      "\n"
-      "Looks at the kernel, memory, limits, and at the directories of the configuration. Needs no\n"
-      "server, and changes nothing. Run it as embtierd's user, and in its container. It sees its\n"
-      "own limits: those of a unit of systemd are seen only within that unit.\n"
-      "\n"
-      "Each finding is good, note, warn (embtierd runs, but slower, with less, or at a risk) or\n"
-      "bad (a start is refused, or updates are). All but the good ones say what to do. Exit\n"
-      "status: 0, or 1 if a finding is bad.\n"
-      "\n"
-      "With -o json: {findings: [{name, state, value, text, advice}], worst}. Names stay the same\n"
-      "from version to version. The value is a number, a text, true, false or a list of texts;\n"
-      "value and advice may be null. Worst is the worst state.\n",
+      "  -c, --config FILE  the configuration of embtierd (default: the defaults)\n",
       "  embtier doctor --config /etc/embtier/embtierd.yaml\n"
       "  embtier -o json doctor | jq '.findings[] | select(.state != \"good\")'\n",
       command_doctor, help_doctor },
@@ -753,23 +761,10 @@ const struct command commands[] = {
       "  -c, --config FILE  the server's configuration (default: the installed one, if there is\n"
       "                     one)\n"
       "      --log FILE     the server's log, of which the last 4 MiB are taken; default: the\n"
-      "                     last 5,000 lines of the journal\n"
-      "\n"
-      "It has the output of doctor, status, stats, config show and diff, knob list, table list,\n"
-      "clients, jobs, checkpoint list, compaction status and endurance. Beside it are versions,\n"
-      "the values of the configuration's file, the log, and the last 256 KiB of each LOG of\n"
-      "RocksDB. manifest.json lists all parts. A part that cannot be had is left out and named,\n"
-      "so the command also works while the server is down. Run it as the server's user, or as\n"
-      "root.\n"
-      "\n"
-      "Rows, keys, tokens, certificates and the access file are not in it. A private key, a token\n"
-      "or the hash of one is written over in logs, too. Names of tables, users, clients, hosts\n"
-      "and paths are in it: look through it before you send it.\n"
-      "\n"
-      "With -o json: {file, bytes, parts: [{name, bytes, hidden_secrets} or {name, missing}]}.\n",
+      "                     last 5,000 lines of the journal\n",
       "  embtier support-bundle\n"
       "  embtier support-bundle --file help.tar.gz --config embtierd.yaml --log embtierd.log\n",
-      command_support_bundle, NULL },
+      command_support_bundle, help_support_bundle },
     { "completion", "bash|zsh", "print a script with which a shell completes these commands",
       "Packages and `meson install` put the scripts where shells look for them. Else:\n"
       "bash: a line in ~/.bashrc loads it. zsh: it is the file _embtier in a folder of fpath.\n"

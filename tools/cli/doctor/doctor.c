@@ -11,7 +11,24 @@
 
 void help_doctor(FILE *out)
 {
-    fputs("\nChecks, and the names of their findings:\n", out);
+    fputs(
+        "\n"
+        "Looks at the kernel, memory, limits, and at the directories of the configuration. Needs "
+        "no\n"
+        "server, and changes nothing. Run it as embtierd's user, and in its container. It sees "
+        "its\n"
+        "own limits: those of a unit of systemd are seen only within that unit.\n"
+        "\n"
+        "Each finding is good, note, warn (embtierd runs, but slower, with less, or at a risk) or\n"
+        "bad (a start is refused, or updates are). All but the good ones say what to do. Exit\n"
+        "status: 0, or 1 if a finding is bad.\n"
+        "\n"
+        "With -o json: {findings: [{name, state, value, text, advice}], worst}. Names stay the "
+        "same\n"
+        "from version to version. The value is a number, a text, true, false or a list of texts;\n"
+        "value and advice may be null. Worst is the worst state.\n"
+        "\nChecks, and the names of their findings:\n",
+        out);
     for (const struct check *check = checks; check->name; check++)
         fprintf(out, "  %-19s  %s\n", check->name, check->about);
 }

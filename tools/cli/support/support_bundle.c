@@ -344,6 +344,26 @@ static int make_bundle(struct bundle *bundle, const char *name)
     return err == EMBTIER_OK ? report(bundle, bytes) : cli_fail(err, msg.text);
 }
 
+void help_support_bundle(FILE *out)
+{
+    fputs(
+        "\n"
+        "It has the output of doctor, status, stats, config show and diff, knob list, table list,\n"
+        "clients, jobs, checkpoint list, compaction status and endurance. Beside it are versions,\n"
+        "the values of the configuration's file, the log, and the last 256 KiB of each LOG of\n"
+        "RocksDB. manifest.json lists all parts. A part that cannot be had is left out and named,\n"
+        "so the command also works while the server is down. Run it as the server's user, or as\n"
+        "root.\n"
+        "\n"
+        "Rows, keys, tokens, certificates and the access file are not in it. A private key, a "
+        "token\n"
+        "or the hash of one is written over in logs, too. Names of tables, users, clients, hosts\n"
+        "and paths are in it: look through it before you send it.\n"
+        "\n"
+        "With -o json: {file, bytes, parts: [{name, bytes, hidden_secrets} or {name, missing}]}.\n",
+        out);
+}
+
 int command_support_bundle(struct cli *cli, int argc, char **argv)
 {
     struct bundle bundle = { .cli = cli };
