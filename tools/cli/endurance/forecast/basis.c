@@ -114,8 +114,15 @@ static double since(const struct endurance_sample *before, const struct enduranc
 
 static void add_cause(struct basis *basis, const char *name, double bytes)
 {
-    if (basis->cause_count < FORECAST_CAUSES_MAX)
-        basis->causes[basis->cause_count++] = (struct forecast_cause){ name, bytes };
+    size_t i = 0;
+
+    while (i < basis->cause_count && strcmp(basis->causes[i].name, name) != 0)
+        i++;
+    if (i == FORECAST_CAUSES_MAX)
+        return;
+    if (i == basis->cause_count)
+        basis->causes[basis->cause_count++] = (struct forecast_cause){ name, 0 };
+    basis->causes[i].bytes += bytes;
 }
 
 /* Bytes of other programs on the same devices; none if they are not known of each device. */
@@ -141,6 +148,10 @@ static void add_others(const struct endurance_sample *before, const struct endur
 static void fill_bytes(const struct endurance_sample *before, const struct endurance_sample *now,
                        struct basis *basis)
 {
+    static const char *const always[] = { "flush", "compaction", "blob" };
+
+    for (size_t i = 0; i < ARRAY_LEN(always); i++)
+        add_cause(basis, always[i], 0);
     for (size_t i = 0; i < embtier_status_count(now->status); i++) {
         const struct embtier_metric *const at = embtier_status_at(now->status, i);
 

@@ -34,7 +34,7 @@ struct basis {
     size_t missing_count;  /* tables of the profile that the server lacks */
     double seconds;
     bool has_rates; /* the time is long enough to say something about a day */
-    struct forecast_cause causes[FORECAST_CAUSES_MAX];
+    struct forecast_cause causes[FORECAST_CAUSES_MAX]; /* flush, compaction and blob at least */
     size_t cause_count;
     double updated_bytes, stored_row_bytes;
     struct change_tiers tiers;

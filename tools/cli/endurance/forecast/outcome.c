@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cli/endurance/forecast/outcome.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,15 +75,16 @@ enum embtier_err outcome_begin(struct outcome_opts *opts, struct table_writes *r
 
 /* ---- Bytes ---- */
 
+/* @name: flush, compaction or blob, which each basis has. */
 static double *cause_of(struct outcome *outcome, const char *name)
 {
-    static double none;
+    size_t i = 0;
 
-    for (size_t i = 0; i < outcome->cause_count; i++)
-        if (strcmp(outcome->causes[i].name, name) == 0)
-            return &outcome->causes[i].bytes;
-    none = 0;
-    return &none;
+    while (strcmp(outcome->causes[i].name, name) != 0) {
+        i++;
+        assert(i < outcome->cause_count);
+    }
+    return &outcome->causes[i].bytes;
 }
 
 static double written(const struct table_writes *writes)
