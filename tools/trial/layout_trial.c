@@ -264,9 +264,12 @@ static enum embtier_err turn_on(struct layout_trial *trial, struct err_msg *msg)
 
 static enum embtier_err turn_off(struct layout_trial *trial, struct err_msg *msg)
 {
+    const double spent_s = trial->turns.next_s - trial->turns.on_since_s;
+
     trial->turns.is_on = false;
-    trial->turns.last_on_s = trial->turns.next_s - trial->turns.on_since_s;
-    trial->turns.on_s += trial->turns.last_on_s;
+    if (spent_s > 0) /* at the end of a turn of the trial, the server's time stands still */
+        trial->turns.last_on_s = spent_s;
+    trial->turns.on_s += MAX(spent_s, 0.0);
     return database_set_compacting(trial->database, false, msg);
 }
 
