@@ -4,7 +4,9 @@ first values, and gets the same traffic."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -19,7 +21,8 @@ DIM, ROWS, BATCH = 64, 30_000, 1024
 SLAB_MIB = 2  # the lane has whole slabs of a tier, one of them for its index
 SMALL, LARGE = 2 * SLAB_MIB << 20, 3 * SLAB_MIB << 20
 LIMIT_S = 60
-COMPACTIONS = 4  # in a window, which begins and ends with one, so that it has no fraction of one
+COMPACTIONS = 2  # in a window, which begins and ends with one, so that it has no fraction of one
+WINDOWS = 5
 
 
 class Trainer:
@@ -96,22 +99,6 @@ def record(trainer: Trainer, path: Path, batches: int) -> None:
     trainer.server.save_profile(path)
 
 
-def forecast_while_training(daemon, trainer: Trainer, *arguments: str | Path) -> dict:
-    """The forecast of some compactions. A slow machine needs a longer interval for them."""
-    for seconds in (5, 15, 45):
-        trainer.train_compactions(1)
-        asking = command(daemon, "-o", "json", "endurance", "forecast", *arguments, "--interval", str(seconds))
-        with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as process:
-            daemon.await_metric("sessions", 3)  # this client's, the command's, and that of the metric's request
-            trainer.train_compactions(COMPACTIONS)
-            was_in_time = process.poll() is None
-            report = process.stdout.read()
-        assert process.returncode == 0
-        if was_in_time:
-            break
-    return json.loads(report)
-
-
 def forecast_while(trainer: Trainer, daemon, *arguments: str | Path) -> dict:
     """The forecast of an interval in which rows are written to SSD, with checkpoints to flush them, and compacted."""
     for seconds in (2, 8, 32):
@@ -130,9 +117,18 @@ def endurance(daemon) -> dict:
     return json.loads(subprocess.run(command(daemon, "-o", "json", "endurance"), check=True, capture_output=True, text=True).stdout)
 
 
-def per_updated_byte(before: dict, now: dict) -> float:
-    written = sum(now["store_written_bytes"].values()) - sum(before["store_written_bytes"].values())
-    return written / (now["updated_bytes"] - before["updated_bytes"])
+def amplification(before: dict, now: dict) -> tuple[float, float]:
+    """Bytes of rows written back, and bytes written, for each byte updated."""
+    updated = now["updated_bytes"] - before["updated_bytes"]
+    rows = now["store_row_bytes_written"] - before["store_row_bytes_written"]
+    return rows / updated, (sum(now["store_written_bytes"].values()) - sum(before["store_written_bytes"].values())) / updated
+
+
+def usual_amplification(trainer: Trainer) -> tuple[float, float]:
+    """The median of some windows: on a busy machine flushes queue up, and then one compaction does the work of two."""
+    figures = [trainer.train_compactions(COMPACTIONS) for _ in range(WINDOWS + 1)]
+    windows = [amplification(before, now) for before, now in itertools.pairwise(figures)]
+    return statistics.median(rows for rows, _ in windows), statistics.median(bytes_ for _, bytes_ in windows)
 
 
 @pytest.mark.skipif(SANITIZED, reason="bytes within 10 % need more traffic than a sanitizer allows")
@@ -143,21 +139,21 @@ def test_another_cache_writes_what_was_forecast(make_daemon, tmp_path):
         trainer = Trainer(server)
         trainer.train(100)
         record(trainer, profile, 100)
-        report = forecast_while_training(small, trainer, profile, "--tier", f"dram={LARGE}")
+        rows, bytes_ = usual_amplification(trainer)
+        report = forecast(small, profile, "--tier", f"dram={LARGE}")
     small.stop()
     now, larger = report["forecasts"]
     assert report["predicted_hit_rate"] == pytest.approx(report["measured_hit_rate"], abs=0.03)
     assert now["of_now"] == 1 and now["change"] == "now" and larger["tier_bytes"] == {"dram": LARGE}
+    assert larger["of_now"] < 0.7  # so it is not what it is now
 
     with with_tier(make_daemon, LARGE).connect(arena_bytes=32 << 20) as server:
         trainer = Trainer(server)
         trainer.train(200)
-        before = trainer.train_compactions(1)
-        after = trainer.train_compactions(COMPACTIONS)
-    rows = (after["store_row_bytes_written"] - before["store_row_bytes_written"]) / (after["updated_bytes"] - before["updated_bytes"])
-    assert larger["write_back_amplification"] == pytest.approx(rows, rel=0.05)
-    assert larger["write_amplification"] == pytest.approx(per_updated_byte(before, after), rel=0.1)
-    assert larger["of_now"] < 0.7  # so it was not what it is now
+        larger_rows, larger_bytes = usual_amplification(trainer)
+    print(f"{rows=} {bytes_=} {larger_rows=} {larger_bytes=} of_now={larger['of_now']}")
+    assert rows * larger["write_back_amplification"] / now["write_back_amplification"] == pytest.approx(larger_rows, rel=0.05)
+    assert bytes_ * larger["of_now"] == pytest.approx(larger_bytes, rel=0.1)
 
 
 @pytest.fixture
