@@ -138,7 +138,6 @@ static void test_written_bytes_have_those_of_blobs(void **state)
     static const enum config_switch ways[] = { SWITCH_AUTO, SWITCH_OFF };
     struct store_fixture *const f = *state;
     const uint64_t once = (uint64_t)ROWS * FIXTURE_ROW_BYTES;
-    uint64_t until_ns;
 
     for (uint32_t i = 0; i < ARRAY_LEN(ways); i++) {
         const uint64_t before = i == 0 ? 0 : disk_bytes(f, ".blob");
