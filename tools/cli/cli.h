@@ -43,8 +43,9 @@ struct command {
     void (*more_help)(FILE *out); /* prints help made from tables, behind @help; may be NULL */
 };
 
-/* The last one has NULL as its words. */
-extern const struct command commands[];
+/* The commands, in the order of their help. NULL: @command is the last one. */
+const struct command *command_first(void);
+const struct command *command_next(const struct command *command);
 /* Lines of help for CLI_LONG_OPTIONS. */
 extern const char cli_common_help[];
 

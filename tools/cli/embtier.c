@@ -39,7 +39,7 @@ static void print_help(FILE *out)
     _cleanup_(freep) char *path = default_socket_path();
 
     fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
-    for (const struct command *command = commands; command->words; command++)
+    for (const struct command *command = command_first(); command; command = command_next(command))
         fprintf(out, "  %-18s  %s\n", command->words, command->summary);
     fprintf(out, "\n%s\n", cli_common_help);
     text_print(out, "The socket is %s", path ? path : "?");
@@ -336,7 +336,8 @@ int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
 /* Finds the command whose words begin @argv, and their number. */
 static const struct command *find_command(int argc, char **argv, int *ret_words)
 {
-    for (const struct command *command = commands; command->words; command++) {
+    for (const struct command *command = command_first(); command;
+         command = command_next(command)) {
         const char *second = strchr(command->words, ' ');
         const size_t first_bytes = strcspn(command->words, " ");
 
@@ -359,7 +360,8 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
     FILE *const out = is_help ? stdout : stderr;
     bool known = false;
 
-    for (const struct command *command = commands; command->words; command++) {
+    for (const struct command *command = command_first(); command;
+         command = command_next(command)) {
         if (strncmp(command->words, argv[0], bytes) != 0 || command->words[bytes] != ' ')
             continue;
         if (!known && argc > 1 && argv[1][0] != '-')

@@ -45,7 +45,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 const char cli_common_help[] = "  -o, --output text|json  for people or for programs\n";
 
-const struct command commands[] = {
+static const struct command commands[] = {
     { "sound", "DIR [--at PLACE]... [--shape round|square] [TABLE...]", "measure [the sea]: all",
       "  -d, --depth D          how deep: in fathoms\n"
       "      --shape SHAPE, --dry-run\n"
@@ -54,6 +54,16 @@ const struct command commands[] = {
     { "sound again", "", "measure it again", "", "", run, NULL },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
+
+const struct command *command_first(void)
+{
+    return commands;
+}
+
+const struct command *command_next(const struct command *command)
+{
+    return command[1].words ? command + 1 : NULL;
+}
 
 /* Returns the script. The caller frees it. */
 static char *script_of(bool (*print)(FILE *out))

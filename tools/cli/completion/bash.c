@@ -232,10 +232,11 @@ bool script_print_bash(FILE *out)
 
     fputs(head, out);
     is_complete = print_command(out, NULL);
-    for (const struct command *command = commands; is_complete && command->words; command++)
+    for (const struct command *command = command_first(); is_complete && command;
+         command = command_next(command))
         is_complete = print_command(out, command);
     fputs(middle, out);
-    for (const struct command *command = commands; command->words; command++)
+    for (const struct command *command = command_first(); command; command = command_next(command))
         fprintf(out, "    '%s'\n", command->words);
     fputs(tail, out);
     return is_complete;

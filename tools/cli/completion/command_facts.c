@@ -219,7 +219,7 @@ static void take_usage(struct option_facts *option, const char *usage)
 /* Says what an option's value is, and what the option is for. */
 static bool describe(struct option_facts *option, const struct command *command)
 {
-    const struct command *other = commands;
+    const struct command *other = command_first();
     bool is_done;
 
     {
@@ -229,7 +229,7 @@ static bool describe(struct option_facts *option, const struct command *command)
             return false;
         is_done = take_help(option, help);
     }
-    for (; command && !is_done && other->words; other++) {
+    for (; command && !is_done && other; other = command_next(other)) {
         _cleanup_(freep) char *help = whole_help(other);
 
         if (!help)

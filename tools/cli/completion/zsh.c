@@ -111,7 +111,8 @@ static bool has_first(const struct command *command, const struct command *other
 /* Says whether no command before @command has its first word. */
 static bool is_first(const struct command *command)
 {
-    for (const struct command *other = commands; other != command; other++)
+    for (const struct command *other = command_first(); other != command;
+         other = command_next(other))
         if (has_first(command, other))
             return false;
     return true;
@@ -119,7 +120,7 @@ static bool is_first(const struct command *command)
 
 static bool is_group(const struct command *command)
 {
-    for (const struct command *other = commands; other->words; other++)
+    for (const struct command *other = command_first(); other; other = command_next(other))
         if (has_first(command, other) && other->words[first_bytes(other)])
             return true;
     return false;
@@ -132,13 +133,13 @@ static void print_first_word(FILE *out, const struct command *first)
     const char *before = "";
 
     fprintf(out, "        '%.*s:", (int)bytes, first->words);
-    for (const struct command *other = first; other->words; other++) {
+    for (const struct command *other = first; other; other = command_next(other)) {
         if (has_first(first, other) && !other->words[bytes]) {
             print_text(out, other->summary);
             before = "; ";
         }
     }
-    for (const struct command *other = first; other->words; other++) {
+    for (const struct command *other = first; other; other = command_next(other)) {
         if (has_first(first, other) && other->words[bytes]) {
             fprintf(out, "%s%s", before, other->words + bytes + 1);
             before = ", ";
@@ -150,15 +151,15 @@ static void print_first_word(FILE *out, const struct command *first)
 static void print_words(FILE *out)
 {
     fputs("    '') embtier_next=(\n", out);
-    for (const struct command *command = commands; command->words; command++)
+    for (const struct command *command = command_first(); command; command = command_next(command))
         if (is_first(command))
             print_first_word(out, command);
     fputs("    ) ;;\n", out);
-    for (const struct command *group = commands; group->words; group++) {
+    for (const struct command *group = command_first(); group; group = command_next(group)) {
         if (!is_first(group) || !is_group(group))
             continue;
         fprintf(out, "    '%.*s') embtier_next=(\n", (int)first_bytes(group), group->words);
-        for (const struct command *one = commands; one->words; one++) {
+        for (const struct command *one = command_first(); one; one = command_next(one)) {
             if (!has_first(group, one) || !one->words[first_bytes(one)])
                 continue;
             fprintf(out, "        '%s:", one->words + first_bytes(one) + 1);
@@ -265,7 +266,8 @@ bool script_print_zsh(FILE *out)
     print_words(out);
     fputs(middle, out);
     print_command(out, common);
-    for (const struct command *command = commands; command->words; command++) {
+    for (const struct command *command = command_first(); command;
+         command = command_next(command)) {
         _cleanup_(command_facts_freep) struct command_facts *facts = command_facts_new(command);
 
         if (!facts)
