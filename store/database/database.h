@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store_types.h"

@@ -8,7 +8,7 @@ reading it fails.
 
 Some damage cannot be found, since a crash may leave a file equally short:
 * The end of a shard's newest log: cut off or zeroed, or with a zero sector behind the last mark of the synced length
-  (store/database/log_marks.h). The last updates of logged tables in it are gone, and rows are as acknowledged before. Damage to a
+  (store/database/logs/log_marks.h). The last updates of logged tables in it are gone, and rows are as acknowledged before. Damage to a
   single byte is found there too, also in the last record.
 * The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals it): whole flushes are
   gone.

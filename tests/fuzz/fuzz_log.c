@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Write-ahead logs whose ends are mended after a crash (store/database/log_ends.h). Bytes may be
- * cut off, but none may change, and a log that was mended is whole. */
+/* Write-ahead logs whose ends are mended after a crash (store/database/logs/log_ends.h). Bytes may
+ * be cut off, but none may change, and a log that was mended is whole. */
 #include "tests/fuzz/lib/sums.h"
 
 #include "base/log/log.h"
 #include "base/row_hash.h"
-#include "store/database/log_damage.h"
-#include "store/database/log_ends.h"
+#include "store/database/logs/log_damage.h"
+#include "store/database/logs/log_ends.h"
 
 #define DATABASE   "database"
 #define NOTE       "database.marks"

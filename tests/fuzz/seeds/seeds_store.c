@@ -12,7 +12,7 @@
 #include "store/catalog.h"
 #include "store/catalog_journal.h"
 #include "store/checkpoint/checkpoint_record.h"
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 #include "store/store_identity.h"
 #include "tests/fuzz/seeds/seeds.h"
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 #include "store/files/summed_json.h"
 #include "tests/unit/store/store_fixture.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/database/log_ends.h"
+#include "store/database/logs/log_ends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "base/log/log.h"
 #include "base/paths.h"
-#include "store/database/log_damage.h"
+#include "store/database/logs/log_damage.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 
 #include <endian.h>
 #include <fcntl.h>

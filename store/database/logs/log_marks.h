@@ -14,8 +14,8 @@
  * A small file beside the database, its note, says from which log on there are marks; logs of
  * earlier versions have none. It also says in which boot of the machine the database was opened.
  * Thread: any. */
-#ifndef EMBTIER_STORE_DATABASE_LOG_MARKS_H
-#define EMBTIER_STORE_DATABASE_LOG_MARKS_H
+#ifndef EMBTIER_STORE_DATABASE_LOGS_LOG_MARKS_H
+#define EMBTIER_STORE_DATABASE_LOGS_LOG_MARKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

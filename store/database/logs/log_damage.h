@@ -12,11 +12,11 @@
  * checksum is right with some length. Zeros are an end only if nothing comes after them. And our
  * logs are never reused. RocksDB itself finds all other faults of a record. An end that was cut off
  * or zeroed remains undetected, as a crash leaves the same. */
-#ifndef EMBTIER_STORE_DATABASE_LOG_DAMAGE_H
-#define EMBTIER_STORE_DATABASE_LOG_DAMAGE_H
+#ifndef EMBTIER_STORE_DATABASE_LOGS_LOG_DAMAGE_H
+#define EMBTIER_STORE_DATABASE_LOGS_LOG_DAMAGE_H
 
 #include "base/err.h"
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 
 /* Returns CORRUPT if the file is damaged in this way; the message names it. Any thread; no thread
  * writes the file meanwhile. */

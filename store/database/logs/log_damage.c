@@ -2,7 +2,7 @@
 /* The format is RocksDB's (db/log_format.h): blocks of 32 KiB with records, which do not cross
  * blocks. A record's head: masked CRC-32C of type and bytes, length, type; little-endian. The rest
  * of a block that is too short for a head is zeros. */
-#include "store/database/log_damage.h"
+#include "store/database/logs/log_damage.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -10,11 +10,11 @@
  * Wrong bytes behind the synced part, instead of missing ones, come from a loss of power only if
  * the machine has restarted since. Otherwise they damage rows that were safe from the death of the
  * process. */
-#ifndef EMBTIER_STORE_DATABASE_LOG_ENDS_H
-#define EMBTIER_STORE_DATABASE_LOG_ENDS_H
+#ifndef EMBTIER_STORE_DATABASE_LOGS_LOG_ENDS_H
+#define EMBTIER_STORE_DATABASE_LOGS_LOG_ENDS_H
 
 #include "base/err.h"
-#include "store/database/log_marks.h"
+#include "store/database/logs/log_marks.h"
 
 /* Mends the ends of all logs of the database at @path, which no process has open. Logs of earlier
  * versions have no marks; log_damage_find() checks them. CORRUPT names the file. */
