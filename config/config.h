@@ -50,6 +50,8 @@ struct config {
         uint32_t
             shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
         uint64_t reserve_bytes;   /* of each directory; 0: computed (store/files/space.h) */
+        uint32_t present_shards; /* of all directories, in a copy by config_for_shards(); 0: as many
+                                    as a new store has */
     } data;
 
     struct {
@@ -172,6 +174,14 @@ static inline bool config_has_tls(const struct config *config)
         if (config->rpc.listen[i].kind == ADDRESS_TLS)
             return true;
     return false;
+}
+
+/* Returns the number of shards of all directories together. */
+static inline uint32_t config_shard_count(const struct config *config)
+{
+    return config->data.present_shards > 0
+               ? config->data.present_shards
+               : config->data.directory_count * config->data.shards_per_directory;
 }
 
 #endif

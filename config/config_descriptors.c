@@ -71,21 +71,16 @@ static uint64_t http_needs(const struct config *config)
     return config->http.listen ? HTTP_THREAD_DESCRIPTORS + config->http.max_connections : 0;
 }
 
-static uint64_t shard_count(const struct config *config)
-{
-    return (uint64_t)config->data.directory_count * config->data.shards_per_directory;
-}
-
 /* Each directory may be on a device of its own. */
 static uint64_t compactions(const struct config *config)
 {
     return MIN((uint64_t)config->rocksdb.compaction_parallel * config->data.directory_count,
-               shard_count(config));
+               (uint64_t)config_shard_count(config));
 }
 
 static struct needs needs_of(const struct config *config, uint32_t lane_count)
 {
-    const uint64_t shards = shard_count(config);
+    const uint64_t shards = config_shard_count(config);
     struct needs needs = {
         .lanes = lane_count * (LANE_DESCRIPTORS + (uint64_t)config->lanes.readers_per_lane),
         .shards = config->data.directory_count + shards * SHARD_DESCRIPTORS +
@@ -116,7 +111,7 @@ void config_descriptors_plan(struct config *config, uint32_t lane_count)
     const struct needs needs = needs_of(config, lane_count);
     const uint64_t limit =
         config->machine.descriptor_limit > 0 ? config->machine.descriptor_limit : LIMIT_UNKNOWN;
-    const uint64_t shards = shard_count(config);
+    const uint64_t shards = config_shard_count(config);
     uint64_t left = less(limit, needs.all), reading, files, scans;
 
     if (config->socket.max_sessions == 0) {
@@ -155,6 +150,6 @@ enum embtier_err config_descriptors_check(const struct config *config, uint64_t 
         "; allowed: fewer sessions or shards, or a higher limit (`ulimit -Hn`, LimitNOFILE= of "
         "the unit)",
         needs.all + sessions, config->socket.max_sessions, (unsigned)session_descriptors(config),
-        shard_count(config), needs.shards, needs.table_files, needs.reading, needs.lanes, needs.rpc,
-        needs.rest, limit);
+        (uint64_t)config_shard_count(config), needs.shards, needs.table_files, needs.reading,
+        needs.lanes, needs.rpc, needs.rest, limit);
 }

@@ -179,18 +179,13 @@ static uint64_t cache_bytes(const struct tier_spec *tier)
     return tier->bytes - MIN(tier->bytes, tier->array_bytes);
 }
 
-static uint32_t shard_count(const struct config *config)
-{
-    return config->data.directory_count * config->data.shards_per_directory;
-}
-
 /* Gives no more lanes than the cache has room for: a small cache on a large machine is not a
  * mistake. */
 static uint32_t default_lanes(const struct config *config)
 {
     uint64_t lanes = MIN(config->machine.core_count, 8u);
 
-    lanes = MIN(lanes, shard_count(config));
+    lanes = MIN(lanes, config_shard_count(config));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         if (config->cache.tiers[t].bytes > 0)
             lanes = MIN(lanes, cache_bytes(&config->cache.tiers[t]) / tier_cache_least_bytes(t, 1));
@@ -408,12 +403,12 @@ static enum embtier_err check_directories(const struct config *config, struct er
                                     TEXT_SHOWN(directories[i]));
         }
     }
-    if (shard_count(config) > CONFIG_SHARDS_MAX)
+    if (config_shard_count(config) > CONFIG_SHARDS_MAX)
         return yaml_doc_mistake(
             config->doc, "data.shards_per_directory", msg,
             "%u shard%s in each of %u directories make %u shards; allowed: %u in all",
             config->data.shards_per_directory, PLURAL(config->data.shards_per_directory),
-            config->data.directory_count, shard_count(config), CONFIG_SHARDS_MAX);
+            config->data.directory_count, config_shard_count(config), CONFIG_SHARDS_MAX);
     return EMBTIER_OK;
 }
 
@@ -466,11 +461,11 @@ static enum embtier_err check_together(const struct config *config, struct err_m
     TRY(check_directories(config, msg));
     TRY(config_transfer_check(config, msg));
     TRY(check_tls(config, msg));
-    if (config->lanes.count > shard_count(config))
+    if (config->lanes.count > config_shard_count(config))
         return yaml_doc_mistake(config->doc, "lanes.count", msg,
                                 "%u lanes, but %u shard%s; allowed: at most one lane per shard",
-                                config->lanes.count, shard_count(config),
-                                PLURAL(shard_count(config)));
+                                config->lanes.count, config_shard_count(config),
+                                PLURAL(config_shard_count(config)));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         TRY(check_tier(config, t, msg));
     TRY(check_compaction_hours(config, msg));

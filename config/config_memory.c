@@ -16,11 +16,6 @@ bool config_tier_kind_is_memory(const struct tier_spec *tier)
     return tier->kind != TIER_KIND_FILE;
 }
 
-static uint32_t shard_count(const struct config *config)
-{
-    return config->data.directory_count * config->data.shards_per_directory;
-}
-
 static struct config_unbudgeted unbudgeted_of(const struct config *config, uint32_t lane_count)
 {
     struct config_unbudgeted unbudgeted;
@@ -48,7 +43,8 @@ enum embtier_err config_transfer_check(const struct config *config, struct err_m
     return yaml_doc_mistake(
         config->doc, "checkpoints.transfer_bytes", msg,
         "%s is too little to export a table of %u shard%s; allowed: at least %s", BYTES_TEXT(bytes),
-        shard_count(config), PLURAL(shard_count(config)), BYTES_TEXT(transfer_least(config)));
+        config_shard_count(config), PLURAL(config_shard_count(config)),
+        BYTES_TEXT(transfer_least(config)));
 }
 
 uint64_t config_memory_fixed(const struct config *config, uint32_t lane_count)

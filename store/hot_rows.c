@@ -9,7 +9,7 @@
 
 #include "base/macros.h"
 #include "base/row_hash.h"
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 #include "store/catalog.h"
 #include "store/database/row_format.h"
 #include "store/store.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store.c: opens and closes the databases of all shards, and counts. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/written.h"
+#include "store/resharding/wave.h"
 #include "store/rocksdb/rocksdb_options.h"
 #include "store/store_impl.h"
 
@@ -19,12 +21,16 @@
  * needs longer. */
 #define HOLD_PATIENCE_MS (10 * 60 * 1000)
 
-char *store_shard_folder_of(const struct store *store, uint32_t shard)
+char *store_shard_folder_in(const char *directory, uint32_t shard)
 {
     char *path = NULL;
 
-    return asprintf(&path, "%s/shard-%04u", store_directory_of(store, shard), shard) < 0 ? NULL
-                                                                                         : path;
+    return asprintf(&path, "%s/shard-%04u", directory, shard) < 0 ? NULL : path;
+}
+
+char *store_shard_folder_of(const struct store *store, uint32_t shard)
+{
+    return store_shard_folder_in(store_directory_of(store, shard), shard);
 }
 
 char *store_database_path_of(const struct store *store, uint32_t shard, bool logged)
@@ -49,10 +55,10 @@ static void add_way_out(const struct store *store, enum database_kind kind, stru
         checkpoint_advise_after_crash(msg);
 }
 
-static enum embtier_err open_database(struct store *store, const char *folder, uint32_t index,
-                                      bool direct_io, struct err_msg *msg)
+static enum embtier_err open_database(const struct store *store, const char *folder, uint32_t shard,
+                                      enum database_kind kind, bool make, bool direct_io,
+                                      struct database **ret_database, struct err_msg *msg)
 {
-    const enum database_kind kind = index % DATABASE_KINDS;
     const bool put_back = is_put_back(store, kind);
     _cleanup_(freep) char *path = path_join(folder, database_name(kind == DATABASE_LOGGED));
 
@@ -62,21 +68,21 @@ static enum embtier_err open_database(struct store *store, const char *folder, u
         &(struct database_opts){ .setup = store->setup,
                                  .activity = store->activity,
                                  .path = path,
-                                 .marks = { store->hasher, index / DATABASE_KINDS },
-                                 .make = store_identity_is_making(store->identity) ||
-                                         (put_back && store->recovery.checkpoint.id == 0),
-                                 .put_back = put_back,
+                                 .marks = { store->hasher, shard },
+                                 .make = make || (put_back && (store->recovery.checkpoint.id == 0 ||
+                                                               store->is_empty[shard])),
+                                 .put_back = put_back && !make,
                                  .logged = kind == DATABASE_LOGGED,
                                  .direct_io = direct_io },
-        &store->databases[index], msg);
+        ret_database, msg);
 }
 
-static enum embtier_err open_shard(struct store *store, uint32_t shard, bool direct_io,
-                                   struct err_msg *msg)
+enum embtier_err store_open_shard(struct store *store, uint32_t shard, uint32_t place, bool make,
+                                  struct database *ret_databases[DATABASE_KINDS],
+                                  struct err_msg *msg)
 {
-    const bool make = store_identity_is_making(store->identity);
-    const char *const directory = store_directory_of(store, shard);
-    _cleanup_(freep) char *folder = store_shard_folder_of(store, shard);
+    const char *const directory = store_identity_directory(store->identity, place);
+    _cleanup_(freep) char *folder = store_shard_folder_in(directory, shard);
     enum embtier_err err;
 
     if (!folder)
@@ -84,7 +90,8 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
     if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
         return err_set_errno(msg, errno, "%s", folder);
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
-        err = open_database(store, folder, shard * DATABASE_KINDS + kind, direct_io, msg);
+        err = open_database(store, folder, shard, kind, make, store->direct_io_of[place],
+                            &ret_databases[kind], msg);
         if (err == EMBTIER_CORRUPT)
             add_way_out(store, kind, msg);
         TRY(err);
@@ -99,20 +106,28 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
 static enum embtier_err store_open_shards(struct store *store, const struct config *config,
                                           struct err_msg *msg)
 {
-    const uint32_t directories = store_identity_directory_count(store->identity);
+    const bool make = store_identity_is_making(store->identity);
+    const uint32_t shards = bucket_map_present(store->map);
+    uint32_t opened = 0;
 
     store->direct_io = true;
-    for (uint32_t d = 0; d < directories; d++) {
-        const uint32_t first = d * store->shards_per_directory;
-        bool direct_io;
-
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
         TRY(direct_io_probe(store_identity_directory(store->identity, d), config->rocksdb.direct_io,
-                            &direct_io, msg));
-        store->direct_io = store->direct_io && direct_io;
-        for (uint32_t s = first; s < first + store->shards_per_directory; s++) {
-            open_progress_set(store->progress, "shards", s, store->shard_count);
-            TRY(open_shard(store, s, direct_io, msg)); /* reads the shard's logs */
-        }
+                            &store->direct_io_of[d], msg));
+        store->direct_io = store->direct_io && store->direct_io_of[d];
+    }
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        struct database *databases[DATABASE_KINDS] = { NULL };
+        enum embtier_err err;
+
+        if (!bucket_map_has(store->map, s))
+            continue;
+        open_progress_set(store->progress, "shards", opened++, shards);
+        err = store_open_shard(store, s, store->map->places[s], make, databases,
+                               msg); /* reads the shard's logs */
+        for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+            atomic_store(&store->databases[s * DATABASE_KINDS + kind], databases[kind]);
+        TRY(err);
     }
     return EMBTIER_OK;
 }
@@ -192,10 +207,12 @@ const char *store_rocksdb_version(void)
 static enum embtier_err store_start_scheduler(struct store *store, const struct config *config,
                                               struct err_msg *msg)
 {
-    _cleanup_(freep) uint32_t *devices = calloc(store->database_count, sizeof(*devices));
+    _cleanup_(freep) struct database **databases =
+        calloc(store_database_count(store), sizeof(struct database *));
+    _cleanup_(freep) uint32_t *devices = calloc(store_database_count(store), sizeof(*devices));
     struct compaction_scheduler_opts opts = {
-        .databases = store->databases,
-        .database_count = store->database_count,
+        .databases = databases,
+        .database_room = BUCKET_MAP_SHARDS_MAX * DATABASE_KINDS,
         .devices = devices,
         .parallel = config->rocksdb.compaction_parallel,
         .options = store->setup->options,
@@ -203,13 +220,57 @@ static enum embtier_err store_start_scheduler(struct store *store, const struct 
         .hold_patience_ms = HOLD_PATIENCE_MS,
     };
 
-    if (!devices)
+    if (!databases || !devices)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < store->database_count; i++)
-        devices[i] = store_device_of(store, i / DATABASE_KINDS);
+    for (uint32_t i = 0; i < store_database_count(store); i++) {
+        if (!store_database_at(store, i))
+            continue;
+        devices[opts.database_count] = store_device_of(store, i / DATABASE_KINDS);
+        databases[opts.database_count++] = store_database_at(store, i);
+    }
     if (config->rocksdb.compaction_hours)
         TRY(day_hours_parse(config->rocksdb.compaction_hours, &opts.hours, msg));
     return compaction_scheduler_new(&opts, &store->scheduler, msg);
+}
+
+/* The engine has arrays by shard, and deals shards out to lanes. So it sees routes: the shards that
+ * have buckets, without holes. In a store whose buckets have never moved they are the same. */
+static enum embtier_err make_routes(struct store *store, struct err_msg *msg)
+{
+    _cleanup_(freep) uint16_t *route_of = calloc(BUCKET_MAP_SHARDS_MAX, sizeof(*route_of));
+    struct bucket_map *const routes = bucket_map_copy(store->map);
+    uint32_t count = 0;
+
+    store->routes = routes;
+    if (!routes || !route_of)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        if (store->map->bucket_counts[s] == 0)
+            continue;
+        assert(count < CONFIG_SHARDS_MAX);
+        route_of[s] = (uint16_t)count;
+        store->route_places[count] = store->map->places[s];
+        store->route_shards[count++] = (uint16_t)s;
+    }
+    routes->shard_count = count;
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
+        routes->shards[bucket] = route_of[store->map->shards[bucket]];
+    bucket_map_count(routes);
+    return EMBTIER_OK;
+}
+
+/* From here on, the view has the map. */
+static enum embtier_err make_view(struct store *store, struct err_msg *msg)
+{
+    struct bucket_map *map = store->map;
+    struct store_view *view = NULL;
+
+    store->map_generation = map->generation;
+    store->views.routes = store->routes;
+    store->views.route_shards = store->route_shards;
+    TRY(store_view_new(&store->views, &map, NULL, &view, msg));
+    store_view_set(&store->views, view);
+    return EMBTIER_OK;
 }
 
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
@@ -226,26 +287,34 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->reading.lock, NULL);
     pthread_mutex_init(&store->reserve_lock, NULL);
+    pthread_mutex_init(&store->moves.lock, NULL);
+    store_views_init(&store->views);
     written_begin(config->data.directories, config->data.directory_count);
     TRY(store_identity_open(config, &store->identity, msg));
-    store->shard_count = config->data.directory_count * config->data.shards_per_directory;
-    TRY(bucket_map_open(store->identity, store->shard_count, &store->map, msg));
+    TRY(bucket_map_open(store->identity,
+                        config->data.directory_count * config->data.shards_per_directory,
+                        &store->map, msg));
+    store_retire_shards(store);
     TRY(store_open_space(store, config, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
     store->read_files = config->descriptors.read_files;
-    store->database_count = store->shard_count * DATABASE_KINDS;
-    store->databases = calloc(store->database_count, sizeof(struct database *));
+    store->databases =
+        calloc((size_t)BUCKET_MAP_SHARDS_MAX * DATABASE_KINDS, sizeof(*store->databases));
+    store->is_empty = calloc(BUCKET_MAP_SHARDS_MAX, sizeof(*store->is_empty));
     store->activity = rocksdb_ext_activity_new();
-    if (!store->databases || !store->activity)
+    if (!store->databases || !store->is_empty || !store->activity)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
+    TRY(rocksdb_setup_new(config, bucket_map_present(store->map), &store->setup, msg));
     TRY(store_put_back(store, opts->restore_id, msg));
+    TRY(make_routes(store, msg));
+    atomic_store(&store->shard_count, store->map->shard_count);
     TRY(store_open_shards(store, config, msg));
     find_devices(store);
     store->memtable_bytes = config->rocksdb.memtable_bytes;
     store->background_threads = config->rocksdb.background_threads;
     TRY(store_finish_making(store, msg));
+    TRY(make_view(store, msg));
     store->is_open = true;
     TRY(store_start_scheduler(store, config, msg));
     TRY(space_start(store->space, buffer_bytes, store, msg));
@@ -261,12 +330,14 @@ enum embtier_err store_shut(struct store *store, bool complete, struct err_msg *
     complete = complete && store->is_open;
     store->is_open = false;
     compaction_scheduler_free(TAKE(store->scheduler));
-    for (uint32_t i = 0; store->databases && i < store->database_count; i++) {
+    for (uint32_t i = 0; store->databases && i < store_database_count(store); i++) {
+        struct database *const database = store_database_at(store, i);
         enum embtier_err err;
 
-        if (!store->databases[i])
+        if (!database)
             continue;
-        err = database_close(TAKE(store->databases[i]), complete, first == EMBTIER_OK ? msg : NULL);
+        atomic_store(&store->databases[i], NULL);
+        err = database_close(database, complete, first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
     }
@@ -285,12 +356,19 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->reading.lock);
     pthread_mutex_destroy(&store->reserve_lock);
+    pthread_mutex_destroy(&store->moves.lock);
     space_free(store->space);
     written_end();
     free(store->databases);
+    free(store->is_empty);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);
-    bucket_map_free(store->map);
+    if (!store->views.now) /* else it has the map */
+        bucket_map_free(store->map);
+    store_views_clear(&store->views);
+    bucket_map_free(store->routes);
+    free(store->moves.drops);
+    wave_free(store->moves.wave); /* of a job that was stopped while it switched */
     store_identity_free(store->identity);
     free(store);
     return err;
@@ -302,19 +380,20 @@ void store_free(struct store *store)
 
     if (!store)
         return;
-    for (uint32_t i = 0; store->databases && i < store->database_count; i++)
-        clean = clean && (!store->databases[i] || database_was_clean(store->databases[i]));
+    for (uint32_t i = 0; store->databases && i < store_database_count(store); i++)
+        clean = clean &&
+                (!store_database_at(store, i) || database_was_clean(store_database_at(store, i)));
     (void)store_close(store, clean, NULL);
 }
 
 uint32_t store_shard_count(const struct store *store)
 {
-    return store->shard_count;
+    return store->routes->shard_count;
 }
 
 const struct bucket_map *store_bucket_map(const struct store *store)
 {
-    return store->map;
+    return store->routes;
 }
 
 const struct row_hasher *store_hasher(const struct store *store)
@@ -376,8 +455,9 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
     stats.reserve_held_bytes = space.held_bytes;
     stats.room_bytes = space.free_bytes;
     stats.space_refusals = space.refusals;
-    for (uint32_t i = 0; i < store->database_count; i++)
-        database_add_stats(store->databases[i], &stats);
+    for (uint32_t i = 0; i < store_database_count(store); i++)
+        if (store_database_at(store, i))
+            database_add_stats(store_database_at(store, i), &stats);
     store_written(store, STORE_ALL_TABLES, &stats.written);
     read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_LAST_LEVEL_READ_BYTES) +
                  rocksdb_ext_ticker(options, ROCKSDB_EXT_NON_LAST_LEVEL_READ_BYTES);

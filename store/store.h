@@ -4,7 +4,7 @@
  * Contents of each data directory:
  *   embtier.json         the store this directory belongs to, its place in it, number of shards,
  *                        hash key, format version (store_identity.h)
- *   buckets.json         the shard of each bucket of rows (bucket_map.h)
+ *   buckets.json         the shard of each bucket of rows (buckets/bucket_map.h)
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
  *   checkpoints/         see checkpoint.h
@@ -15,14 +15,19 @@
  *                        (daemon/endurance/write_histories.h)
  *   plan.json            in the first directory: the placement plan in force; not the store's
  *                        (daemon/jobs/plan/plan_record.h)
+ *   reshard.json         in the first directory, while buckets move to another number of shards
+ *                        (resharding/reshard_record.h)
  *   restore.json         in the first directory, while the store is being put back to a checkpoint
  *                        that a user named
  *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`
  *   shard-0007/logged/   RocksDB with its write-ahead log, for tables of the other modes
  *
- * Shards are numbered over all directories. A key is the table id, then the row id, both
- * big-endian. These 12 bytes use RocksDB's bytewise comparator, so `ldb` and `sst_dump` work. A
- * value is struct stored_row_head, then weights, then optimizer state (row_format.h).
+ * Shards are numbered over all directories. Callers see routes instead: the shards that had buckets
+ * when the store was opened, without holes. A row's route stays the same while the store is open,
+ * also if its bucket moves to another shard meanwhile (resharding/view.h). A key is the table id,
+ * then the row id, both big-endian. These 12 bytes use RocksDB's bytewise comparator, so `ldb` and
+ * `sst_dump` work. A value is struct stored_row_head, then weights, then optimizer state
+ * (row_format.h).
  *
  * A logged database also holds each table's step, under the key (0, table id). It is the step at
  * which rows of the table were last written: eight bytes, little-endian. No table has the id 0.
@@ -155,24 +160,26 @@ MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint
 /* True if `replay` rows were written since @record was captured; NULL: since the store was made. */
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 
+/* Returns the number of routes. */
 uint32_t store_shard_count(const struct store *store);
-/* Returns the shard of each bucket, for reads and writes; borrowed, never changes. */
+/* Returns the route of each bucket, for reads and writes; borrowed, never changes. */
 const struct bucket_map *store_bucket_map(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);
 const char *store_first_directory(const struct store *store);
 
 /* Prepares the calling thread for reads. Each reader calls it first. */
 void store_reader_begin(struct store *store);
-/* Reads @count rows of one shard, sorted by (table_id, id), distinct. A row that was never written
+/* Reads @count rows of one route, sorted by (table_id, id), distinct. A row that was never written
  * has found == false, which is no error. Returns the first error of any row; the other rows are
  * valid all the same. */
-MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
+MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t route, struct store_row *rows,
                                        uint32_t count, struct err_msg *msg);
 
-/* Writes all @count rows of one shard, or none of them. Either all rows are logged or none is. If
- * RocksDB would wait, returns BUSY instead, and the caller tries again. Logged rows then survive
+/* Writes all @count rows of one route, or none of them. Either all rows are logged or none is. If
+ * RocksDB would wait, returns BUSY instead, and the caller tries again with all rows: if buckets
+ * have moved since the store was opened, some may be written. Logged rows then survive
  * the death of the process; others do so after store_flush(). */
-MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
+MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t route,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
 /* The same for write-back, which store_hold() may hold back: BUSY, and the caller tries again. */
@@ -189,16 +196,16 @@ MUST_CHECK enum embtier_err store_table_steps(struct store *store,
                                               void (*note)(void *context, uint32_t table_id,
                                                            uint64_t step),
                                               void *context, struct err_msg *msg);
-/* Syncs the logs of @count different shards, so their written logged rows also survive loss of
+/* Syncs the logs of @count different routes, so their written logged rows also survive loss of
  * power. After an error, no row written since the last call is known to be safe; the caller calls
- * again. Thread: one per shard. */
-MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
+ * again. Thread: one per route. */
+MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *routes,
                                             uint32_t count, struct err_msg *msg);
 
-/* Writes a mark into a shard's log: how far the log has been synced. It does nothing if a batch
- * written since has such a mark. Call it when the syncer is idle. At the next start the mark tells
- * damage from a torn end (log_marks.h). */
-void store_mark_log(struct store *store, uint32_t shard);
+/* Writes a mark into the log of a route: how far the log has been synced. It does nothing if a
+ * batch written since has such a mark. Call it when the syncer is idle. At the next start the mark
+ * tells damage from a torn end (log_marks.h). */
+void store_mark_log(struct store *store, uint32_t route);
 
 /* Flushes logged databases with long logs, so that a checkpoint begun then has short ones
  * (CHECKPOINT_LOG_BYTES). Writes go on meanwhile. Ends with SHUTDOWN between two databases if
@@ -210,8 +217,8 @@ MUST_CHECK enum embtier_err store_shorten_logs(struct store *store, const _Atomi
 /* Syncs all logs, from another thread than those that call store_sync_logs(). */
 MUST_CHECK enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg);
 
-/* Writes out the shard's write buffers and waits for that. */
-MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);
+/* Writes out a route's write buffers and waits for that. */
+MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t route, struct err_msg *msg);
 
 /* Removes all rows of a table from all shards: range delete, flush, compaction of the range.
  * @logged: the table is logged. Blocks; calls @progress(context, done, total) per shard. No thread

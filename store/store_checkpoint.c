@@ -17,6 +17,7 @@
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/summed_json.h"
+#include "store/resharding/map_back.h"
 #include "store/store_impl.h"
 
 #define RESTORE_FILE "restore.json"
@@ -26,34 +27,54 @@ const struct checkpoint_shelf *store_shelf(const struct store *store)
     return &store->shelf;
 }
 
+static enum embtier_err take_map(struct store *store, struct checkpoint_draft *draft,
+                                 struct err_msg *msg)
+{
+    struct store_view *const view = store_view_get(&store->views);
+    const enum embtier_err err = checkpoint_take_map(draft, view->map, msg);
+
+    store_view_put(&store->views, view);
+    return err;
+}
+
 enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
                                uint64_t until_ns, const _Atomic bool *give_up, struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count && !logged; s++) {
+    const uint32_t shard_count = store->shard_count;
+
+    for (uint32_t s = 0; s < shard_count && !logged; s++) {
         if (give_up && atomic_load(give_up))
             return err_shutdown(msg);
-        TRY(database_flush(store_database_of(store, s, logged), msg));
+        if (store_database_of(store, s, logged))
+            TRY(database_flush(store_database_of(store, s, logged), msg));
     }
-    for (uint32_t s = 0; s < store->shard_count; s++) {
+    TRY(take_map(store, draft, msg));
+    for (uint32_t s = 0; s < shard_count; s++) {
         if (give_up && atomic_load(give_up))
             return err_shutdown(msg);
         if (clock_now_ns(&clock_monotonic) > until_ns)
             return EMBTIER_AGAIN;
-        TRY(checkpoint_capture(draft, s, logged, store_database_of(store, s, logged), msg));
+        if (store_database_of(store, s, logged))
+            TRY(checkpoint_capture(draft, s, logged, store_database_of(store, s, logged), msg));
     }
     return EMBTIER_OK;
 }
 
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record)
 {
-    for (uint32_t s = 0; !record && s < store->shard_count; s++)
-        if (database_sequence(store_database_of(store, s, false)) > 0)
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        struct database *const database = store_database_of(store, s, false);
+
+        if (database && !(record && checkpoint_record_has(record, s)) &&
+            database_sequence(database) > 0)
             return true;
+    }
     for (uint32_t i = 0; record && i < record->database_count; i++) {
         const struct checkpoint_database *const then = &record->databases[i];
 
-        if (!then->logged &&
-            database_sequence(store_database_of(store, then->shard, false)) != then->sequence)
+        struct database *const database = store_database_of(store, then->shard, false);
+
+        if (!then->logged && database && database_sequence(database) != then->sequence)
             return true;
     }
     return false;
@@ -66,10 +87,13 @@ static enum embtier_err was_closed(const struct store *store, bool *ret_closed, 
     *ret_closed = true;
     if (atomic_load(&store->closed_file))
         return EMBTIER_OK;
-    for (uint32_t s = 0; s < store->shard_count; s++) {
-        _cleanup_(freep) char *path = store_database_path_of(store, s, false);
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        _cleanup_(freep) char *path = NULL;
         bool sealed = false;
 
+        if (!bucket_map_has(store->map, s))
+            continue;
+        path = store_database_path_of(store, s, false);
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
         TRY(database_is_sealed(path, &sealed, msg));
@@ -83,12 +107,15 @@ static enum embtier_err make_replacements(const struct store *store,
                                           const struct checkpoint_record *record, bool logged,
                                           struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count; s++) {
-        _cleanup_(freep) char *path = store_database_path_of(store, s, logged);
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        _cleanup_(freep) char *path = NULL;
 
+        if (!bucket_map_has(store->map, s) || !checkpoint_record_has(record, s))
+            continue;
+        path = store_database_path_of(store, s, logged);
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        open_progress_set(store->progress, "files", s, store->shard_count);
+        open_progress_set(store->progress, "files", s, store->map->shard_count);
         TRY(checkpoint_make_replacement(&store->shelf, record, s, logged, path, msg));
     }
     return EMBTIER_OK;
@@ -96,24 +123,32 @@ static enum embtier_err make_replacements(const struct store *store,
 
 static void remove_replacements(const struct store *store, bool logged)
 {
-    for (uint32_t s = 0; s < store->shard_count; s++) {
-        _cleanup_(freep) char *path = store_database_path_of(store, s, logged);
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        _cleanup_(freep) char *path =
+            bucket_map_has(store->map, s) ? store_database_path_of(store, s, logged) : NULL;
 
         if (path)
             checkpoint_remove_replacement(path);
     }
 }
 
-static enum embtier_err take_places(const struct store *store, bool logged, bool emptied,
+/* @record NULL: all databases are emptied. */
+static enum embtier_err take_places(const struct store *store,
+                                    const struct checkpoint_record *record, bool logged,
                                     struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count; s++) {
-        _cleanup_(freep) char *path = store_database_path_of(store, s, logged);
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        _cleanup_(freep) char *path = NULL;
 
+        if (!bucket_map_has(store->map, s))
+            continue;
+        path = store_database_path_of(store, s, logged);
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        open_progress_set(store->progress, "places", s, store->shard_count);
-        TRY(checkpoint_take_place(path, emptied, msg));
+        open_progress_set(store->progress, "places", s, store->map->shard_count);
+        store->is_empty[s] = !record || !checkpoint_record_has(record, s);
+        TRY(record && store->is_empty[s] ? checkpoint_empty_place(path, msg)
+                                         : checkpoint_take_place(path, !record, msg));
     }
     return EMBTIER_OK;
 }
@@ -183,10 +218,13 @@ static void note_recovery(struct store *store, const struct checkpoint_record *r
 /* Remakes a shard's folder that was lost with its contents. */
 static enum embtier_err make_shard_folders(const struct store *store, struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count; s++) {
-        _cleanup_(freep) char *folder = store_shard_folder_of(store, s);
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        _cleanup_(freep) char *folder = NULL;
         bool is_there;
 
+        if (!bucket_map_has(store->map, s))
+            continue;
+        folder = store_shard_folder_of(store, s);
         if (!folder)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
         TRY(path_is_there(folder, &is_there, msg));
@@ -231,14 +269,16 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
     /* Every fault of the checkpoint is found before anything changes. */
     TRY(checkpoint_read_named(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    TRY(map_back_begin(store, record, msg));
     if (asked)
         TRY(checkpoint_verify(&store->shelf, record, verified, store->progress, NULL, msg));
     TRY(make_all_replacements(store, record, msg));
     TRY(write_down(store, id, msg));
+    TRY(map_back_write(store, msg));
     TRY(store_remove_closed_file(store, msg));
     note_recovery(store, record, false);
-    TRY(take_places(store, false, false, msg));
-    TRY(take_places(store, true, false, msg));
+    TRY(take_places(store, record, false, msg));
+    TRY(take_places(store, record, true, msg));
     return put_back_catalog(store, record, msg);
 }
 
@@ -280,12 +320,14 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
     if (closed) /* by a process that died before it wrote the file, or that did not know of it */
         return atomic_load(&store->closed_file) ? EMBTIER_OK : store_write_closed_file(store, msg);
     err = make_newest_replacements(store, &record, msg);
+    if (err == EMBTIER_OK)
+        err = map_back_after_crash(store, record, msg);
     if (err != EMBTIER_OK)
         checkpoint_advise_after_crash(msg);
     TRY(err);
     note_recovery(store, record, true);
     TRY(go_back_in_catalog(store, record, msg));
-    return take_places(store, false, record == NULL, msg);
+    return take_places(store, record, false, msg);
 }
 
 enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct err_msg *msg)

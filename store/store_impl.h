@@ -7,16 +7,19 @@
 #ifndef EMBTIER_STORE_STORE_IMPL_H
 #define EMBTIER_STORE_STORE_IMPL_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/row_hash.h"
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/database/compaction_scheduler.h"
 #include "store/database/database.h"
 #include "store/files/space.h"
 #include "store/open_progress.h"
+#include "store/resharding/reshard_facts.h"
+#include "store/resharding/view.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
@@ -29,7 +32,10 @@
 
 struct store {
     struct store_identity *identity;
-    struct bucket_map *map;
+    struct bucket_map *map;    /* where buckets lie now; once the store is open, the view's */
+    struct bucket_map *routes; /* the same with numbers of routes, as the engine sees shards */
+    uint16_t route_shards[CONFIG_SHARDS_MAX]; /* of each route, when the store was opened */
+    uint8_t route_places[CONFIG_SHARDS_MAX];  /* directories of these */
     struct checkpoint_shelf shelf;
     struct store_recovery recovery;
     struct rocksdb_setup *setup;
@@ -42,15 +48,28 @@ struct store {
     uint64_t capacity_bytes;
     _Atomic uint64_t memtable_bytes;     /* as RocksDB has it */
     _Atomic uint32_t background_threads; /* as the configuration counts them */
-    uint32_t shards_per_directory;
+    uint32_t shards_per_directory;       /* as the store was made */
     uint32_t devices[CONFIG_DIRECTORIES_MAX]; /* number of the file system of each directory */
-    _Atomic uint32_t read_files; /* open table files of a checkpoint's database, at most */
-    uint32_t shard_count;
-    struct database **databases; /* see store_database_of(); NULL from the first unopened one on */
-    uint32_t database_count;
+    _Atomic uint32_t read_files;         /* open table files of a checkpoint's database, at most */
+    /* Two for each number of a shard, see store_database_of(); NULL: not open, or the shard is
+     * gone. */
+    struct database *_Atomic *databases;
+    _Atomic uint32_t shard_count;   /* numbers of shards that @databases has; only grows */
+    bool *is_empty;                 /* shards that the checkpoint gone back to did not have */
     bool is_open;                   /* opened completely */
     struct open_progress *progress; /* until is_open */
     pthread_mutex_t lock;           /* guards the closed file */
+    struct store_views views;
+    struct store_moves {
+        pthread_mutex_t lock; /* of the members that follow */
+        struct wave *wave;    /* under way; NULL: none */
+        uint32_t *drops;      /* tables whose rows are being dropped */
+        uint32_t drop_count;
+        struct reshard_facts facts;
+        struct reshard *job; /* thread: the one that moves buckets */
+    } moves;
+    uint64_t map_generation; /* the highest given out; thread: the one that moves buckets */
+    bool direct_io_of[CONFIG_DIRECTORIES_MAX];
     struct store_reading {
         pthread_mutex_t lock;
         uint32_t running;  /* reads of rows, now */
@@ -70,10 +89,31 @@ struct store {
 enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
 _Static_assert(DATABASE_KINDS == STORE_DATABASES_PER_SHARD, "each has its write buffers");
 
+/* NULL: the shard is gone. */
 static inline struct database *store_database_of(const struct store *store, uint32_t shard,
                                                  bool logged)
 {
-    return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
+    return atomic_load_explicit(
+        &store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)],
+        memory_order_acquire);
+}
+
+/* Returns the shard that a route led to when the store was opened. */
+static inline uint32_t store_shard_of(const struct store *store, uint32_t route)
+{
+    assert(route < store->routes->shard_count);
+    return store->route_shards[route];
+}
+
+/* Walks over all open databases: @index from 0 to store_database_count(). */
+static inline uint32_t store_database_count(const struct store *store)
+{
+    return atomic_load_explicit(&store->shard_count, memory_order_acquire) * DATABASE_KINDS;
+}
+
+static inline struct database *store_database_at(const struct store *store, uint32_t index)
+{
+    return store_database_of(store, index / DATABASE_KINDS, index % DATABASE_KINDS);
 }
 
 /* Returns the time for which at least one read of rows ran; store_rows.c. */
@@ -81,18 +121,30 @@ uint64_t store_reading_ns(struct store *store);
 
 static inline const char *store_directory_of(const struct store *store, uint32_t shard)
 {
-    return store_identity_directory(store->identity, shard / store->shards_per_directory);
+    return store_identity_directory(store->identity, store->map->places[shard]);
 }
 
 /* Returns the number of the device that the shard lies on, for the compaction scheduler. */
 static inline uint32_t store_device_of(const struct store *store, uint32_t shard)
 {
-    return store->devices[shard / store->shards_per_directory];
+    return store->devices[store->map->places[shard]];
 }
 
 /* Return malloced paths; NULL if out of memory. */
 char *store_shard_folder_of(const struct store *store, uint32_t shard);
 char *store_database_path_of(const struct store *store, uint32_t shard, bool logged);
+
+/* store.c: opens the databases of a shard; makes them if @make. */
+MUST_CHECK enum embtier_err store_open_shard(struct store *store, uint32_t shard, uint32_t place,
+                                             bool make,
+                                             struct database *ret_databases[DATABASE_KINDS],
+                                             struct err_msg *msg);
+/* Returns a malloced path; NULL if out of memory. */
+char *store_shard_folder_in(const char *directory, uint32_t shard);
+
+/* resharding/shards_retire.c: removes shards that have no bucket, before databases are opened: in
+ * an open store many threads use them. Failures are logged, and a later start tries again. */
+void store_retire_shards(struct store *store);
 
 /* store_closed.c. */
 MUST_CHECK enum embtier_err store_read_closed_file(struct store *store, struct err_msg *msg);

@@ -40,7 +40,7 @@ static inline uint64_t store_database_reserved_bytes(void)
  * threads write a file or two. */
 static inline uint64_t store_compaction_reserved_bytes(const struct config *config)
 {
-    const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
+    const uint32_t shards = config_shard_count(config);
     const uint64_t threads = MAX(config->rocksdb.background_threads, 2u);
     const uint64_t compacting = threads - MAX(threads / 4, UINT64_C(1));
     const uint64_t compacts =

@@ -3,10 +3,13 @@
  * tables. */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "store/resharding/moved_rows.h"
+#include "store/resharding/wave.h"
 #include "store/store_impl.h"
 #include "store/store_reserved.h"
 
@@ -56,36 +59,49 @@ uint64_t store_reading_ns(struct store *store)
     return ns;
 }
 
-enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
+enum embtier_err store_read(struct store *store, uint32_t route, struct store_row *rows,
                             uint32_t count, struct err_msg *msg)
 {
+    struct store_view *const view = store_view_get(&store->views);
+    const uint32_t shard = store_shard_of(store, route);
     enum embtier_err first = EMBTIER_OK;
 
-    assert(shard < store->shard_count);
     reading_begin(&store->reading);
     for (uint32_t done = 0; done < count;) {
         const uint32_t some = rows_of_one(rows + done, count - done);
+        struct err_msg *const some_msg = first == EMBTIER_OK ? msg : NULL;
         const enum embtier_err err =
-            database_read(store_database_of(store, shard, rows[done].logged), rows + done, some,
-                          first == EMBTIER_OK ? msg : NULL);
+            view->is_plain ? database_read(store_database_of(store, shard, rows[done].logged),
+                                           rows + done, some, some_msg)
+                           : moved_rows_read(store, view, rows + done, some, some_msg);
 
         if (first == EMBTIER_OK)
             first = err;
         done += some;
     }
     reading_end(&store->reading);
+    store_view_put(&store->views, view);
     return first;
 }
 
-enum embtier_err store_write(struct store *store, uint32_t shard, const struct store_row *rows,
+enum embtier_err store_write(struct store *store, uint32_t route, const struct store_row *rows,
                              uint32_t count, struct err_msg *msg)
 {
-    assert(shard < store->shard_count);
+    struct store_view *view;
+    enum embtier_err err;
+
     if (count == 0)
         return EMBTIER_OK;
     if (!rows[0].logged)
         TRY(store_serve(store, msg));
-    return database_write(store_database_of(store, shard, rows[0].logged), rows, count, msg);
+    view = store_view_get(&store->views);
+    err =
+        view->is_plain
+            ? database_write(store_database_of(store, store_shard_of(store, route), rows[0].logged),
+                             rows, count, msg)
+            : moved_rows_write(store, view, rows, count, msg);
+    store_view_put(&store->views, view);
+    return err;
 }
 
 /* ---- Holding write-back ---- */
@@ -99,16 +115,16 @@ static uint64_t bytes_of(const struct store_row *rows, uint32_t count)
     return bytes;
 }
 
-enum embtier_err store_write_back(struct store *store, uint32_t shard, const struct store_row *rows,
+enum embtier_err store_write_back(struct store *store, uint32_t route, const struct store_row *rows,
                                   uint32_t count, struct err_msg *msg)
 {
-    struct store_hold *const hold = &store->holds[shard / store->shards_per_directory];
+    struct store_hold *const hold = &store->holds[store->route_places[route]];
     const bool is_held = atomic_load_explicit(&hold->is_held, memory_order_relaxed);
 
     if (is_held && atomic_load_explicit(&hold->left_bytes, memory_order_relaxed) <= 0)
         return err_set(msg, EMBTIER_BUSY, "%s: endurance.max_dwpd holds write-back",
-                       store_directory_of(store, shard));
-    TRY(store_write(store, shard, rows, count, msg));
+                       store_identity_directory(store->identity, store->route_places[route]));
+    TRY(store_write(store, route, rows, count, msg));
     if (is_held)
         atomic_fetch_sub_explicit(&hold->left_bytes, (int64_t)bytes_of(rows, count),
                                   memory_order_relaxed);
@@ -149,52 +165,101 @@ enum embtier_err store_table_steps(struct store *store,
     enum embtier_err first = EMBTIER_OK;
 
     for (uint32_t s = 0; s < store->shard_count; s++) {
-        const enum embtier_err err = database_table_steps(
-            store_database_of(store, s, true), note, context, first == EMBTIER_OK ? msg : NULL);
+        struct database *const database = store_database_of(store, s, true);
+        enum embtier_err err;
 
+        if (!database)
+            continue;
+        err = database_table_steps(database, note, context, first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
     }
     return first;
 }
 
-static enum embtier_err sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
-                                  bool by_syncer, struct err_msg *msg)
+/* Syncs the logs of the shards in @shards. They come in the order of their numbers, as several
+ * syncers may come with the same ones. */
+static enum embtier_err sync_shards(struct store *store, const bool *shards, struct err_msg *msg)
 {
     struct database *databases[DATABASES_SYNC_MAX];
+    const uint32_t shard_count = store->shard_count;
+    uint32_t count = 0;
 
-    for (uint32_t done = 0; done < count;) {
-        const uint32_t some = MIN(count - done, (uint32_t)DATABASES_SYNC_MAX);
-
-        for (uint32_t i = 0; i < some; i++)
-            databases[i] = store_database_of(store, shards[done + i], true);
-        TRY(databases_sync_logs(databases, some, by_syncer, msg));
-        done += some;
+    for (uint32_t s = 0; s < shard_count; s++) {
+        if (shards[s])
+            databases[count++] = store_database_of(store, s, true);
+        if (count == 0 || (count < DATABASES_SYNC_MAX && s + 1 < shard_count))
+            continue;
+        TRY(databases_sync_logs(databases, count, true, msg));
+        count = 0;
     }
     return EMBTIER_OK;
 }
 
-enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
-                                 struct err_msg *msg)
+/* A target that cannot be synced fails its wave, and no write of a client. */
+static enum embtier_err sync_without_wave(struct store *store, const struct store_view *view,
+                                          const uint32_t *routes, uint32_t count,
+                                          const struct err_msg *why, enum embtier_err err,
+                                          struct err_msg *msg)
 {
-    return sync_logs(store, shards, count, true, msg);
+    bool shards[BUCKET_MAP_SHARDS_MAX] = { false };
+    bool is_wanted[CONFIG_SHARDS_MAX] = { false };
+
+    for (uint32_t i = 0; i < count; i++)
+        is_wanted[routes[i]] = true;
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
+        if (is_wanted[store->routes->shards[bucket]])
+            shards[view->map->shards[bucket]] = true;
+    TRY(sync_shards(store, shards, msg));
+    pthread_mutex_lock(&view->wave->lock);
+    err = wave_fail(view->wave, err, why, msg);
+    pthread_mutex_unlock(&view->wave->lock);
+    return err;
 }
 
-void store_mark_log(struct store *store, uint32_t shard)
+enum embtier_err store_sync_logs(struct store *store, const uint32_t *routes, uint32_t count,
+                                 struct err_msg *msg)
 {
-    database_mark_log(store_database_of(store, shard, true));
+    struct store_view *const view = store_view_get(&store->views);
+    bool shards[BUCKET_MAP_SHARDS_MAX] = { false };
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
+
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t at = view->first[routes[i]]; at < view->first[routes[i] + 1]; at++)
+            shards[view->shards[at]] = true;
+    err = sync_shards(store, shards, &why);
+    if (err != EMBTIER_OK && view->wave)
+        err = sync_without_wave(store, view, routes, count, &why, err, msg);
+    else if (err != EMBTIER_OK)
+        err = err_set(msg, err, "%s", why.text);
+    store_view_put(&store->views, view);
+    return err;
+}
+
+void store_mark_log(struct store *store, uint32_t route)
+{
+    struct store_view *const view = store_view_get(&store->views);
+
+    for (uint32_t at = view->first[route]; at < view->first[route + 1]; at++)
+        database_mark_log(store_database_of(store, view->shards[at], true));
+    store_view_put(&store->views, view);
 }
 
 enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
 {
-    uint32_t shards[DATABASES_SYNC_MAX];
+    struct database *databases[DATABASES_SYNC_MAX];
+    const uint32_t shard_count = store->shard_count;
+    uint32_t count = 0;
 
-    for (uint32_t first = 0; first < store->shard_count; first += DATABASES_SYNC_MAX) {
-        const uint32_t some = MIN(store->shard_count - first, (uint32_t)DATABASES_SYNC_MAX);
-
-        for (uint32_t i = 0; i < some; i++)
-            shards[i] = first + i;
-        TRY(sync_logs(store, shards, some, false, msg));
+    for (uint32_t s = 0; s < shard_count; s++) {
+        if (store_database_of(store, s, true))
+            databases[count++] = store_database_of(store, s, true);
+        if (count < DATABASES_SYNC_MAX && s + 1 < shard_count)
+            continue;
+        if (count > 0)
+            TRY(databases_sync_logs(databases, count, false, msg));
+        count = 0;
     }
     return EMBTIER_OK;
 }
@@ -203,22 +268,24 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
                                     struct err_msg *msg)
 {
     const uint64_t most_bytes =
-        MIN(CHECKPOINT_LOG_BYTES / store->shard_count, (uint64_t)CHECKPOINT_LOG_BYTES_EACH);
+        MIN(CHECKPOINT_LOG_BYTES / store->routes->shard_count, (uint64_t)CHECKPOINT_LOG_BYTES_EACH);
+    const uint32_t shard_count = store->shard_count;
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err first = EMBTIER_OK;
 
-    for (uint32_t s = 0; s < store->shard_count; s++) {
+    for (uint32_t s = 0; s < shard_count; s++) {
+        struct database *const database = store_database_of(store, s, true);
         enum embtier_err err;
 
+        if (!database)
+            continue;
         if (clock_now_ns(&clock_monotonic) - began_ns > SHORTEN_PATIENCE_NS)
             return first != EMBTIER_OK ? first
                                        : err_set(msg, EMBTIER_BUSY,
                                                  "flushes take too long: %" PRIu32 " of %" PRIu32
                                                  " shards are flushed",
-                                                 s, store->shard_count);
-        err = database_shorten_log(store_database_of(store, s, true), most_bytes, give_up,
-                                   first == EMBTIER_OK ? msg : NULL);
-
+                                                 s, shard_count);
+        err = database_shorten_log(database, most_bytes, give_up, first == EMBTIER_OK ? msg : NULL);
         if (err == EMBTIER_SHUTDOWN)
             return err_shutdown(msg);
         if (first == EMBTIER_OK)
@@ -227,10 +294,46 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
     return first;
 }
 
-enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg)
+enum embtier_err store_flush(struct store *store, uint32_t route, struct err_msg *msg)
 {
-    TRY(database_flush(store_database_of(store, shard, false), msg));
-    return database_flush(store_database_of(store, shard, true), msg);
+    struct store_view *const view = store_view_get(&store->views);
+    enum embtier_err err = EMBTIER_OK;
+
+    for (uint32_t at = view->first[route]; err == EMBTIER_OK && at < view->first[route + 1]; at++) {
+        err = database_flush(store_database_of(store, view->shards[at], false), msg);
+        if (err == EMBTIER_OK)
+            err = database_flush(store_database_of(store, view->shards[at], true), msg);
+    }
+    store_view_put(&store->views, view);
+    return err;
+}
+
+/* A wave copies no row of a table that is being dropped: it could come after the deletion. */
+static enum embtier_err drop_begin(struct store *store, uint32_t table_id, struct err_msg *msg)
+{
+    uint32_t *more;
+
+    pthread_mutex_lock(&store->moves.lock);
+    more = realloc(store->moves.drops, (store->moves.drop_count + 1) * sizeof(*more));
+    if (more) {
+        store->moves.drops = more;
+        more[store->moves.drop_count++] = table_id;
+        if (store->moves.wave)
+            wave_note_drop(store->moves.wave, table_id);
+    }
+    pthread_mutex_unlock(&store->moves.lock);
+    return more ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+static void drop_end(struct store *store, uint32_t table_id)
+{
+    uint32_t i = 0;
+
+    pthread_mutex_lock(&store->moves.lock);
+    while (store->moves.drops[i] != table_id)
+        i++;
+    store->moves.drops[i] = store->moves.drops[--store->moves.drop_count];
+    pthread_mutex_unlock(&store->moves.lock);
 }
 
 static enum embtier_err drop_from(struct store *store, uint32_t shard, bool logged,
@@ -248,16 +351,19 @@ static enum embtier_err drop_from(struct store *store, uint32_t shard, bool logg
     return err;
 }
 
-enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
-                                  void (*progress)(void *, uint32_t, uint32_t), void *context,
-                                  const _Atomic bool *give_up, struct err_msg *msg)
+static enum embtier_err drop_everywhere(struct store *store, uint32_t table_id, bool logged,
+                                        void (*progress)(void *, uint32_t, uint32_t), void *context,
+                                        const _Atomic bool *give_up, struct err_msg *msg)
 {
-    if (table_id == STORE_ALL_TABLES)
-        return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
-    for (uint32_t s = 0; s < store->shard_count; s++) {
+    const uint32_t shard_count = store->shard_count;
+
+    for (uint32_t s = 0; s < shard_count; s++) {
+        struct database *const database = store_database_of(store, s, logged);
         const uint64_t began_ns = clock_now_ns(&clock_monotonic);
         enum embtier_err err;
 
+        if (!database)
+            continue;
         /* The error may stem from an earlier refusal, before there was space. */
         while ((err = drop_from(store, s, logged, table_id, give_up, msg)) == EMBTIER_NO_SPACE &&
                !(give_up && atomic_load(give_up)) &&
@@ -265,9 +371,23 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool l
             nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
         TRY(err);
         if (progress)
-            progress(context, s + 1, store->shard_count);
+            progress(context, s + 1, shard_count);
     }
     rocksdb_ext_activity_forget(store->activity,
                                 table_id); /* else its counts would stay for ever */
     return EMBTIER_OK;
+}
+
+enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
+                                  void (*progress)(void *, uint32_t, uint32_t), void *context,
+                                  const _Atomic bool *give_up, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    if (table_id == STORE_ALL_TABLES)
+        return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
+    TRY(drop_begin(store, table_id, msg));
+    err = drop_everywhere(store, table_id, logged, progress, context, give_up, msg);
+    drop_end(store, table_id);
+    return err;
 }

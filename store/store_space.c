@@ -20,8 +20,7 @@ enum embtier_err store_open_space(struct store *store, const struct config *conf
     struct space_opts opts = {
         .directories = directories,
         .directory_count = store_identity_directory_count(store->identity),
-        .database_count = config->data.directory_count * config->data.shards_per_directory *
-                          STORE_DATABASES_PER_SHARD,
+        .database_count = bucket_map_present(store->map) * STORE_DATABASES_PER_SHARD,
         .reserve_bytes = config->data.reserve_bytes,
         .memtable_bytes = config->rocksdb.memtable_bytes,
         .plenty_bytes = CHANGE_BYTES + config->lanes.write_queue_bytes,
@@ -96,8 +95,8 @@ void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t ro
 
 static bool has_failed_database(const struct store *store)
 {
-    for (uint32_t i = 0; i < store->database_count; i++)
-        if (database_is_failed(store->databases[i]))
+    for (uint32_t i = 0; i < store_database_count(store); i++)
+        if (store_database_at(store, i) && database_is_failed(store_database_at(store, i)))
             return true;
     return false;
 }
@@ -106,8 +105,10 @@ static bool compacts(const struct store *store)
 {
     struct database_debt debt;
 
-    for (uint32_t i = 0; i < store->database_count; i++) {
-        database_poll_debt(store->databases[i], &debt);
+    for (uint32_t i = 0; i < store_database_count(store); i++) {
+        if (!store_database_at(store, i))
+            continue;
+        database_poll_debt(store_database_at(store, i), &debt);
         if (debt.running > 0)
             return true;
     }
@@ -126,8 +127,9 @@ static void wait_while(const struct store *store, bool (*does)(const struct stor
 static void pause_compaction(struct store *store, bool is_paused)
 {
     compaction_scheduler_pause(store->scheduler, is_paused);
-    for (uint32_t i = 0; i < store->database_count; i++)
-        database_set_paused(store->databases[i], is_paused);
+    for (uint32_t i = 0; i < store_database_count(store); i++)
+        if (store_database_at(store, i))
+            database_set_paused(store_database_at(store, i), is_paused);
 }
 
 void store_use_reserve(struct store *store)

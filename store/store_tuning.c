@@ -10,7 +10,7 @@
 struct tuning_round {
     enum rocksdb_ext_tuning tuning;
     int64_t value;
-    uint32_t refused;
+    uint32_t asked, refused;
     enum embtier_err err;
     struct err_msg msg; /* of the first that refused */
 };
@@ -20,19 +20,19 @@ static void tune_one(struct tuning_round *round, struct database *database)
     struct err_msg msg = { { 0 } };
     const enum embtier_err err = database_tune(database, round->tuning, round->value, &msg);
 
+    round->asked++;
     if (err == EMBTIER_OK || round->refused++ > 0)
         return;
     round->err = err;
     round->msg = msg;
 }
 
-static enum embtier_err end_round(const struct store *store, const struct tuning_round *round,
-                                  struct err_msg *msg)
+static enum embtier_err end_round(const struct tuning_round *round, struct err_msg *msg)
 {
     if (round->refused == 0)
         return EMBTIER_OK;
     return err_set(msg, round->err, "%u of %u databases did not take it; the first: %s",
-                   round->refused, store->database_count, round->msg.text);
+                   round->refused, round->asked, round->msg.text);
 }
 
 static enum embtier_err tune_all(struct store *store, enum rocksdb_ext_tuning tuning, int64_t value,
@@ -40,9 +40,10 @@ static enum embtier_err tune_all(struct store *store, enum rocksdb_ext_tuning tu
 {
     struct tuning_round round = { .tuning = tuning, .value = value };
 
-    for (uint32_t i = 0; i < store->database_count; i++)
-        tune_one(&round, store->databases[i]);
-    return end_round(store, &round, msg);
+    for (uint32_t i = 0; i < store_database_count(store); i++)
+        if (store_database_at(store, i))
+            tune_one(&round, store_database_at(store, i));
+    return end_round(&round, msg);
 }
 
 /* The reserve on disk must hold all write buffers, so it grows first. */
@@ -50,9 +51,12 @@ enum embtier_err store_set_memtables(struct store *store, const struct config *c
                                      struct err_msg *msg)
 {
     const uint64_t total = config->rocksdb.memtable_bytes;
+    struct store_view *const view = store_view_get(&store->views);
+    const uint32_t shards = bucket_map_present(view->map);
     uint64_t bytes = 0;
 
-    TRY(rocksdb_buffer_bytes(config, store->shard_count, &bytes, msg));
+    store_view_put(&store->views, view);
+    TRY(rocksdb_buffer_bytes(config, shards, &bytes, msg));
     if (total > atomic_load(&store->memtable_bytes))
         space_set_memtables(store->space, total);
     TRY(tune_all(store, ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES, (int64_t)bytes, msg));
@@ -93,10 +97,13 @@ enum embtier_err store_share_files(struct store *store, const struct config *con
     struct tuning_round round = { .tuning = ROCKSDB_EXT_TUNING_OPEN_FILES,
                                   .value = (int64_t)config->descriptors.table_files + OWN_FILES };
 
-    for (uint32_t i = 0; i < store->database_count; i++)
-        if (round.value < database_tuned(store->databases[i], round.tuning))
-            tune_one(&round, store->databases[i]);
-    TRY(end_round(store, &round, msg));
+    for (uint32_t i = 0; i < store_database_count(store); i++) {
+        struct database *const database = store_database_at(store, i);
+
+        if (database && round.value < database_tuned(database, round.tuning))
+            tune_one(&round, database);
+    }
+    TRY(end_round(&round, msg));
     if (config->descriptors.read_files < atomic_load(&store->read_files))
         atomic_store(&store->read_files, config->descriptors.read_files);
     return EMBTIER_OK;

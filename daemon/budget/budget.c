@@ -10,7 +10,7 @@
 void budget_unbudgeted(const struct config *config, uint32_t lane_count,
                        struct config_unbudgeted *ret_unbudgeted)
 {
-    const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
+    const uint32_t shards = config_shard_count(config);
     const uint64_t lane_bytes = engine_lane_reserved_bytes(config, lane_count);
     const uint64_t request_bytes = MAX(config->lanes.request_bytes, CONFIG_REQUEST_BYTES_LEAST);
     struct config_unbudgeted unbudgeted = {

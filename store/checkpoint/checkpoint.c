@@ -37,6 +37,8 @@ struct checkpoint_draft {
     struct checkpoint_shelf shelf;
     struct checkpoint_record record;
     struct captured *captured;        /* as many as record.databases, in the same order */
+    uint32_t room;                    /* of both arrays */
+    struct bucket_map *map;           /* NULL: not yet taken */
     struct checkpoint_record *before; /* the newest checkpoint before this one, or NULL */
     bool is_complete;
 };
@@ -64,20 +66,12 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
                                   struct checkpoint_draft **ret_draft, struct err_msg *msg)
 {
     _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = calloc(1, sizeof(*draft));
-    const uint32_t shards =
-        store_identity_directory_count(shelf->identity) * shelf->shards_per_directory;
-    const size_t most = (size_t)shards * STORE_DATABASES_PER_SHARD;
 
     if (!draft)
         return no_memory(msg);
     draft->shelf = *shelf;
     draft->is_complete = true; /* nothing to remove yet */
-    draft->captured = calloc(most, sizeof(*draft->captured));
-    draft->record.databases = calloc(most, sizeof(*draft->record.databases));
-    if (!draft->captured || !draft->record.databases)
-        return no_memory(msg);
     memcpy(draft->record.store_uuid, store_identity_uuid(shelf->identity), STORE_UUID_CHARS + 1);
-    draft->record.shard_count = shards;
     TRY(checkpoint_next_id(shelf, &draft->record.info.id, msg));
     /* It only tells which files are new, so a damaged one is no reason to fail. */
     if (checkpoint_read_newest(shelf, &draft->before, NULL) != EMBTIER_OK)
@@ -88,16 +82,70 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
     return EMBTIER_OK;
 }
 
+static enum embtier_err make_room(struct checkpoint_draft *draft, uint32_t shards,
+                                  struct err_msg *msg)
+{
+    const uint32_t room = shards * STORE_DATABASES_PER_SHARD;
+    struct checkpoint_database *databases;
+    struct captured *captured;
+
+    if (room <= draft->room)
+        return EMBTIER_OK;
+    captured = realloc(draft->captured, room * sizeof(*captured));
+    if (captured)
+        draft->captured = captured;
+    databases = realloc(draft->record.databases, room * sizeof(*databases));
+    if (databases)
+        draft->record.databases = databases;
+    if (!captured || !databases)
+        return no_memory(msg);
+    memset(captured + draft->room, 0, (room - draft->room) * sizeof(*captured));
+    memset(databases + draft->room, 0, (room - draft->room) * sizeof(*databases));
+    draft->room = room;
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_take_map(struct checkpoint_draft *draft, const struct bucket_map *map,
+                                     struct err_msg *msg)
+{
+    struct bucket_map *copy;
+
+    TRY(make_room(draft, map->shard_count, msg));
+    if (draft->map && memcmp(draft->map->shards, map->shards, sizeof(map->shards)) != 0)
+        return err_set(msg, EMBTIER_BUSY,
+                       "no checkpoint: buckets have moved to other shards meanwhile; the next one "
+                       "will succeed");
+    copy = bucket_map_copy(map);
+    if (!copy)
+        return no_memory(msg);
+    /* A shard whose strays are gone by now may have had some when the first were captured. A shard
+     * that is new since has only a part of its databases in the draft. */
+    for (uint32_t s = 0; draft->map && s < copy->shard_count; s++) {
+        copy->strays[s] |= draft->map->strays[s];
+        if (!bucket_map_has(draft->map, s))
+            copy->places[s] = BUCKET_MAP_GONE;
+    }
+    bucket_map_free(draft->map);
+    draft->map = copy;
+    draft->record.shard_count = copy->shard_count;
+    draft->record.map = copy->format == BUCKET_MAP_FORMAT_FIXED ? NULL : copy;
+    return EMBTIER_OK;
+}
+
 enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard, bool logged,
                                     struct database *database, struct err_msg *msg)
 {
     struct captured *const captured = &draft->captured[draft->record.database_count];
 
+    if (!bucket_map_has(draft->map, shard)) /* made since the first capture: it has no buckets */
+        return EMBTIER_OK;
     TRY(database_files(database, &captured->files, msg));
     captured->database = database;
-    draft->record.databases[draft->record.database_count++] = (struct checkpoint_database){
-        .shard = shard, .logged = logged, .sequence = database_sequence(database)
-    };
+    draft->record.databases[draft->record.database_count++] =
+        (struct checkpoint_database){ .shard = shard,
+                                      .place = draft->map->places[shard],
+                                      .logged = logged,
+                                      .sequence = database_sequence(database) };
     return EMBTIER_OK;
 }
 
@@ -108,15 +156,8 @@ void checkpoint_forget(struct checkpoint_draft *draft)
         free(draft->record.databases[i].files);
     }
     draft->record.database_count = 0;
-}
-
-static const struct checkpoint_database *find_database(const struct checkpoint_record *record,
-                                                       uint32_t shard, bool logged)
-{
-    for (uint32_t i = 0; i < record->database_count; i++)
-        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
-            return &record->databases[i];
-    return NULL;
+    bucket_map_free(TAKE(draft->map));
+    draft->record.map = NULL;
 }
 
 /* Returns the same file, with the same name, in the checkpoint before; or NULL. */
@@ -125,7 +166,8 @@ static const struct checkpoint_file *find_before(const struct checkpoint_draft *
                                                  const char *name, const char *path)
 {
     const struct checkpoint_database *const before =
-        draft->before ? find_database(draft->before, database->shard, database->logged) : NULL;
+        draft->before ? checkpoint_record_database(draft->before, database->shard, database->logged)
+                      : NULL;
     _cleanup_(freep) char *folder = NULL;
     _cleanup_(freep) char *other = NULL;
     struct stat mine, others;
@@ -135,8 +177,7 @@ static const struct checkpoint_file *find_before(const struct checkpoint_draft *
         i++;
     if (!before || i == before->file_count)
         return NULL;
-    folder = checkpoint_database_path(&draft->shelf, draft->before->info.id, database->shard,
-                                      database->logged);
+    folder = checkpoint_database_path(&draft->shelf, draft->before->info.id, before);
     other = folder ? path_join(folder, name) : NULL;
     if (!other || stat(path, &mine) != 0 || stat(other, &others) != 0 ||
         mine.st_dev != others.st_dev || mine.st_ino != others.st_ino)
@@ -200,9 +241,8 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
     struct captured *const captured = &draft->captured[index];
     const uint64_t id = draft->record.info.id;
     const size_t count = rocksdb_ext_files_count(captured->files);
-    _cleanup_(freep) char *shard = checkpoint_shard_folder(&draft->shelf, id, database->shard);
-    _cleanup_(freep) char *folder =
-        checkpoint_database_path(&draft->shelf, id, database->shard, database->logged);
+    _cleanup_(freep) char *shard = checkpoint_shard_folder(&draft->shelf, id, database);
+    _cleanup_(freep) char *folder = checkpoint_database_path(&draft->shelf, id, database);
 
     database->files = calloc(count + 1, sizeof(*database->files));
     if (!shard || !folder || !database->files)
@@ -341,8 +381,7 @@ static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, ui
                                         bool with_tables, struct verifying *verifying,
                                         const _Atomic bool *give_up, struct err_msg *msg)
 {
-    _cleanup_(freep) char *folder =
-        checkpoint_database_path(shelf, id, database->shard, database->logged);
+    _cleanup_(freep) char *folder = checkpoint_database_path(shelf, id, database);
 
     if (!folder)
         return no_memory(msg);
@@ -370,15 +409,15 @@ enum embtier_err checkpoint_check_logs(const struct checkpoint_shelf *shelf,
                                        const struct checkpoint_record *record, uint32_t shard,
                                        bool logged, struct err_msg *msg)
 {
+    const struct checkpoint_database *const database =
+        checkpoint_record_database(record, shard, logged);
     struct verifying verifying = { 0 };
 
-    for (uint32_t i = 0; i < record->database_count; i++)
-        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
-            return verify_database(shelf, record->info.id, &record->databases[i], false, &verifying,
-                                   NULL, msg);
-    return err_set(msg, EMBTIER_CORRUPT,
-                   "checkpoint %" PRIu64 ": lacks a database of shard %" PRIu32, record->info.id,
-                   shard);
+    if (!database)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "checkpoint %" PRIu64 ": lacks a database of shard %" PRIu32,
+                       record->info.id, shard);
+    return verify_database(shelf, record->info.id, database, false, &verifying, NULL, msg);
 }
 
 enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
@@ -390,7 +429,7 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
 
     TRY(checkpoint_catalog(shelf, record, &catalog, msg));
-    if (record->database_count != record->shard_count * STORE_DATABASES_PER_SHARD)
+    if (!record->map && record->database_count != record->shard_count * STORE_DATABASES_PER_SHARD)
         return err_set(msg, EMBTIER_CORRUPT,
                        "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shard%s",
                        record->info.id, record->database_count, record->shard_count,
@@ -433,13 +472,17 @@ static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,
                                     const struct checkpoint_record *record, uint32_t shard,
                                     bool logged, const char *to, struct err_msg *msg)
 {
-    const struct checkpoint_database *const database = find_database(record, shard, logged);
-    _cleanup_(freep) char *folder = checkpoint_database_path(shelf, record->info.id, shard, logged);
+    const struct checkpoint_database *const database =
+        checkpoint_record_database(record, shard, logged);
+    _cleanup_(freep) char *folder =
+        database ? checkpoint_database_path(shelf, record->info.id, database) : NULL;
 
+    if (!database)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "checkpoint %" PRIu64 ": its record lacks a database of shard %" PRIu32,
+                       record->info.id, shard);
     if (!folder)
         return no_memory(msg);
-    if (!database)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: the record of the checkpoint lacks it", folder);
     TRY(folder_make(to, msg));
     for (uint32_t i = 0; i < database->file_count; i++)
         TRY(put_back_file(&database->files[i], folder, to, msg));
@@ -492,6 +535,17 @@ static enum embtier_err put_away(const char *path, struct err_msg *msg)
     if (has_lost)
         return folder_remove(path, msg);
     return rename(path, lost) == 0 ? EMBTIER_OK : err_set_errno(msg, errno, "%s", lost);
+}
+
+enum embtier_err checkpoint_empty_place(const char *path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *parent = strndup(path, (size_t)(strrchr(path, '/') - path));
+
+    if (!parent)
+        return no_memory(msg);
+    TRY(database_seal_remove(path, msg)); /* from here on, a crash counts as one */
+    TRY(folder_remove(path, msg));
+    return directory_sync(parent, msg);
 }
 
 enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct err_msg *msg)

@@ -24,6 +24,11 @@ struct database;
 MUST_CHECK enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
                                              struct checkpoint_draft **ret_draft,
                                              struct err_msg *msg);
+/* Tells the draft which shards there are and where buckets lie. The caller does so before it
+ * captures some of the databases, and again before it captures the rest. BUSY: buckets have moved
+ * in between, so the checkpoint would lack rows. */
+MUST_CHECK enum embtier_err checkpoint_take_map(struct checkpoint_draft *draft,
+                                                const struct bucket_map *map, struct err_msg *msg);
 /* Captures a database as it is now, without its write buffers. Quick if its logs have just been
  * synced: it reads and writes no other data. The database must stay open until the draft is
  * committed or freed. */
@@ -72,6 +77,9 @@ MUST_CHECK enum embtier_err checkpoint_make_replacement(const struct checkpoint_
                                                         uint32_t shard, bool logged,
                                                         const char *path, struct err_msg *msg);
 void checkpoint_remove_replacement(const char *path);
+/* Removes a database that the checkpoint does not have, as its shard came later. database_open()
+ * makes a new one. */
+MUST_CHECK enum embtier_err checkpoint_empty_place(const char *path, struct err_msg *msg);
 /* Does the second step: moves the replacement to its place. If @emptied, nothing takes the place:
  * database_open() makes a new database, and the old one lies beside it as NAME.lost. */
 MUST_CHECK enum embtier_err checkpoint_take_place(const char *path, bool emptied,

@@ -8,10 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/config_descriptors.h"
+#include "store/buckets/bucket_map_file.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
 
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2 /* the newest: it has a map of buckets */
+#define FORMAT_NO_MAP  1
 #define SUM_LINE       "crc32c %08" PRIx32 "\n"
 #define SUM_LINE_CHARS 16
 
@@ -22,7 +25,28 @@ void checkpoint_record_free(struct checkpoint_record *record)
     for (uint32_t i = 0; record->databases && i < record->database_count; i++)
         free(record->databases[i].files);
     free(record->databases);
+    bucket_map_free(record->map);
     free(record);
+}
+
+const struct checkpoint_database *checkpoint_record_database(const struct checkpoint_record *record,
+                                                             uint32_t shard, bool logged)
+{
+    for (uint32_t i = 0; i < record->database_count; i++)
+        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
+            return &record->databases[i];
+    return NULL;
+}
+
+bool checkpoint_record_has(const struct checkpoint_record *record, uint32_t shard)
+{
+    return record->map ? bucket_map_has(record->map, shard) : shard < record->shard_count;
+}
+
+bool checkpoint_record_has_rows(const struct checkpoint_record *record, uint32_t shard)
+{
+    return checkpoint_record_has(record, shard) &&
+           (!record->map || record->map->bucket_counts[shard] > 0);
 }
 
 static const char *byte_order(void)
@@ -76,25 +100,39 @@ static json_t *databases_to_json(const struct checkpoint_record *record)
     return list;
 }
 
+static bool add_map(const struct bucket_map *map, json_t *root)
+{
+    _cleanup_(json_decrefp) json_t *json =
+        json_pack("{s:I}", "generation", (json_int_t)map->generation);
+
+    return json && bucket_map_to_json(map, json) && json_object_set(root, "map", json) == 0;
+}
+
 static json_t *record_to_json(const struct checkpoint_record *record)
 {
     const struct checkpoint_info *const info = &record->info;
     json_t *const step = info->has_step ? json_integer((json_int_t)info->step) : json_null();
+    json_t *root;
 
-    return json_pack(
+    root = json_pack(
         "{s:i, s:s, s:s, s:I, s:I, s:b, s:I, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:I, s:I, s:I, "
         "s:I, s:I, s:o}",
-        "format_version", FORMAT_VERSION, "byte_order", byte_order(), "store_uuid",
-        record->store_uuid, "id", (json_int_t)info->id, "created_ms", (json_int_t)info->created_ms,
-        "automatic", (int)info->automatic, "uid", (json_int_t)info->uid, "user", info->user, "step",
-        step, "metadata", info->metadata, "table_count", (json_int_t)info->table_count, "bytes",
-        (json_int_t)info->bytes, "new_bytes", (json_int_t)info->new_bytes, "pause_us",
-        (json_int_t)info->pause_us, "tries", (json_int_t)info->tries, "cut_updates",
-        (json_int_t)info->cut_updates, "held_rows", (json_int_t)info->held_rows, "spent_ms",
-        (json_int_t)info->spent_ms, "shard_count", (json_int_t)record->shard_count, "catalog_sum",
-        (json_int_t)record->catalog_sum, "catalog_bytes", (json_int_t)record->catalog_bytes,
-        "databases", databases_to_json(record));
+        "format_version", record->map ? FORMAT_VERSION : FORMAT_NO_MAP, "byte_order", byte_order(),
+        "store_uuid", record->store_uuid, "id", (json_int_t)info->id, "created_ms",
+        (json_int_t)info->created_ms, "automatic", (int)info->automatic, "uid",
+        (json_int_t)info->uid, "user", info->user, "step", step, "metadata", info->metadata,
+        "table_count", (json_int_t)info->table_count, "bytes", (json_int_t)info->bytes, "new_bytes",
+        (json_int_t)info->new_bytes, "pause_us", (json_int_t)info->pause_us, "tries",
+        (json_int_t)info->tries, "cut_updates", (json_int_t)info->cut_updates, "held_rows",
+        (json_int_t)info->held_rows, "spent_ms", (json_int_t)info->spent_ms, "shard_count",
+        (json_int_t)record->shard_count, "catalog_sum", (json_int_t)record->catalog_sum,
+        "catalog_bytes", (json_int_t)record->catalog_bytes, "databases", databases_to_json(record));
+    if (root && record->map && !add_map(record->map, root)) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
 }
 
 enum embtier_err checkpoint_record_write(const struct checkpoint_record *record, const char *folder,
@@ -211,6 +249,45 @@ static bool info_from_json(const json_t *json, struct checkpoint_info *info)
            get_u64(json, "spent_ms", &info->spent_ms);
 }
 
+/* Each shard that was there has both databases, once; no other shard has any. */
+static bool has_all_databases(const struct checkpoint_record *record)
+{
+    bool has[BUCKET_MAP_SHARDS_MAX][CONFIG_DATABASES_PER_SHARD] = { { false } };
+
+    for (uint32_t i = 0; i < record->database_count; i++) {
+        const struct checkpoint_database *const database = &record->databases[i];
+
+        if (!bucket_map_has(record->map, database->shard) || has[database->shard][database->logged])
+            return false;
+        has[database->shard][database->logged] = true;
+    }
+    return record->database_count == bucket_map_present(record->map) * CONFIG_DATABASES_PER_SHARD;
+}
+
+/* Reads the map of a record that has one. Returns CORRUPT without a message. */
+static enum embtier_err map_from_json(const json_t *json, struct checkpoint_record *record)
+{
+    const json_t *const root = json_object_get(json, "map");
+    struct bucket_map *const map = calloc(1, sizeof(*map));
+
+    if (!map)
+        return EMBTIER_NO_MEMORY;
+    record->map = map;
+    map->format = BUCKET_MAP_FORMAT_VERSION;
+    if (!get_u64(root, "generation", &map->generation) || !bucket_map_from_json(root, map) ||
+        map->shard_count != record->shard_count)
+        return EMBTIER_CORRUPT;
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
+        if (!bucket_map_has(map, map->shards[bucket]))
+            return EMBTIER_CORRUPT;
+    bucket_map_count(map);
+    if (!has_all_databases(record))
+        return EMBTIER_CORRUPT;
+    for (uint32_t i = 0; i < record->database_count; i++)
+        record->databases[i].place = map->places[record->databases[i].shard];
+    return EMBTIER_OK;
+}
+
 static enum embtier_err record_from_json(const json_t *json, struct checkpoint_record *record)
 {
     const char *const uuid = json_string_value(json_object_get(json, "store_uuid"));
@@ -268,6 +345,8 @@ static enum embtier_err parse(const char *folder, const char *text,
                        "%s/%s: made on a %s-endian machine, this one is %s-endian", folder, path,
                        order, byte_order());
     err = order ? record_from_json(root, record) : EMBTIER_CORRUPT;
+    if (err == EMBTIER_OK && version > FORMAT_NO_MAP)
+        err = map_from_json(root, record);
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s/%s: %s", folder, path,
                        err == EMBTIER_NO_MEMORY ? "out of memory" : "no record of a checkpoint");

@@ -10,6 +10,7 @@
 
 #include "base/embtier_types.h"
 #include "base/err.h"
+#include "store/buckets/bucket_map.h"
 #include "store/store_identity.h"
 
 /* The properties of a checkpoint that users see. */
@@ -43,6 +44,7 @@ struct checkpoint_file {
 
 struct checkpoint_database {
     uint32_t shard;
+    uint32_t place; /* index of its data directory; checkpoint_read() sets it in old records */
     bool logged;
     uint64_t sequence; /* RocksDB's number of the last write */
     uint32_t file_count;
@@ -52,7 +54,10 @@ struct checkpoint_database {
 struct checkpoint_record {
     struct checkpoint_info info;
     char store_uuid[STORE_UUID_CHARS + 1];
-    uint32_t shard_count;
+    uint32_t shard_count; /* numbers given out; those that have gone have no databases */
+    /* Shards of buckets as they were, generation and format with them; NULL: no bucket had moved
+     * yet, so shards have all rows that they hold. */
+    struct bucket_map *map;
     uint32_t catalog_sum; /* of catalog.json beside the record, with the tables as they were */
     uint64_t catalog_bytes;
     uint32_t database_count;
@@ -60,6 +65,14 @@ struct checkpoint_record {
 };
 
 #define CHECKPOINT_RECORD_FILE "checkpoint.json"
+
+/* Returns a database of the checkpoint, or NULL. */
+const struct checkpoint_database *checkpoint_record_database(const struct checkpoint_record *record,
+                                                             uint32_t shard, bool logged);
+/* True if the shard was there. */
+bool checkpoint_record_has(const struct checkpoint_record *record, uint32_t shard);
+/* True if the shard has rows that count. Others in it belong to buckets that lay elsewhere. */
+bool checkpoint_record_has_rows(const struct checkpoint_record *record, uint32_t shard);
 
 void checkpoint_record_free(struct checkpoint_record *record);
 DEFINE_CLEANUP(struct checkpoint_record, checkpoint_record_free)

@@ -8,6 +8,7 @@
 #include "store/database/row_format.h"
 #include "store/rocksdb/rocksdb_err.h"
 #include "store/rocksdb/rocksdb_ext.h"
+#include "store/store_identity.h"
 #include "store/store_reserved.h"
 
 /* Bytes read ahead in each file being read. These are all files of level 0 and one of each other
@@ -30,6 +31,9 @@ struct checkpoint_rows {
     char *path;
     struct store_row like;
     struct row_key start, end;
+    const struct bucket_map *map; /* NULL: all rows count */
+    struct row_hasher hasher;
+    uint32_t shard;
     rocksdb_options_t *options;
     rocksdb_readoptions_t *read;
     rocksdb_t *db;
@@ -112,6 +116,16 @@ static size_t count_sources(rocksdb_t *db)
     return MAX(sources, (size_t)1);
 }
 
+/* Returns how many shards are read at the same time. */
+static size_t count_shards(const struct checkpoint_record *record)
+{
+    size_t count = 0;
+
+    for (uint32_t s = 0; s < record->shard_count; s++)
+        count += checkpoint_record_has_rows(record, s);
+    return MAX(count, (size_t)1);
+}
+
 enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
                                       const struct checkpoint_record *record, uint32_t shard,
                                       const struct store_row *like, rocksdb_cache_t *cache,
@@ -125,7 +139,12 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     rows->like = *like;
     rows->options = rocksdb_options_create();
     rows->read = rocksdb_readoptions_create();
-    rows->path = checkpoint_database_path(shelf, record->info.id, shard, like->logged);
+    rows->map = record->map;
+    rows->shard = shard;
+    row_hasher_init(&rows->hasher, store_identity_hash_key(shelf->identity));
+    TRY(checkpoint_check_logs(shelf, record, shard, like->logged, msg));
+    rows->path = checkpoint_database_path(shelf, record->info.id,
+                                          checkpoint_record_database(record, shard, like->logged));
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
@@ -140,7 +159,6 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     table_options_apply(rows->options, cache);
     rocksdb_options_set_wal_recovery_mode(rows->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
-    TRY(checkpoint_check_logs(shelf, record, shard, like->logged, msg));
     rows->db = rocksdb_open_for_read_only(rows->options, rows->path, false, &error);
     TRY(rocksdb_err_take(error, rows->path, msg));
     rows->start = row_key_make(like->table_id, 0);
@@ -149,7 +167,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
                                                 sizeof(rows->end));
     rocksdb_readoptions_set_readahead_size(
         rows->read,
-        MIN(MAX(READAHEAD_ALL / record->shard_count / count_sources(rows->db), READAHEAD_LEAST),
+        MIN(MAX(READAHEAD_ALL / count_shards(record) / count_sources(rows->db), READAHEAD_LEAST),
             READAHEAD_MOST));
     rocksdb_readoptions_set_fill_cache(rows->read, false);
     rows->at = rocksdb_create_iterator(rows->db, rows->read);
@@ -243,6 +261,21 @@ uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows)
     return (uint64_t)((double)estimate * (double)(count * entry_bytes(rows)) / (double)bytes);
 }
 
+/* True if the row's bucket lay in another shard: copies of it that were not needed yet, or any
+ * more, when the checkpoint was made. */
+static bool is_stray(const struct checkpoint_rows *rows)
+{
+    size_t key_bytes;
+    const char *key;
+
+    if (!rows->map || !rocksdb_iter_valid(rows->at))
+        return false;
+    key = rocksdb_iter_key(rows->at, &key_bytes);
+    return key_bytes == ROW_KEY_BYTES &&
+           rows->map->shards[row_bucket(
+               row_hash(&rows->hasher, rows->like.table_id, row_key_id(key)))] != rows->shard;
+}
+
 enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,
                                       const void **ret_bytes, struct err_msg *msg)
 {
@@ -250,9 +283,11 @@ enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *re
     char *error = NULL;
     const char *key;
 
-    if (rows->has_begun)
-        rocksdb_iter_next(rows->at);
-    rows->has_begun = true;
+    do {
+        if (rows->has_begun)
+            rocksdb_iter_next(rows->at);
+        rows->has_begun = true;
+    } while (is_stray(rows));
     *ret_bytes = NULL;
     if (!rocksdb_iter_valid(rows->at)) {
         rocksdb_iter_get_error(rows->at, &error);

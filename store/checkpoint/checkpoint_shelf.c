@@ -30,23 +30,24 @@ char *checkpoint_folder(const struct checkpoint_shelf *shelf, uint64_t id, uint3
     return path;
 }
 
-char *checkpoint_shard_folder(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard)
+char *checkpoint_shard_folder(const struct checkpoint_shelf *shelf, uint64_t id,
+                              const struct checkpoint_database *database)
 {
     char *path = NULL;
 
     if (asprintf(&path, "%s/" CHECKPOINT_SHELF_FOLDER "/%06" PRIu64 "/shard-%04" PRIu32,
-                 store_identity_directory(shelf->identity, shard / shelf->shards_per_directory), id,
-                 shard) < 0)
+                 store_identity_directory(shelf->identity, database->place), id,
+                 database->shard) < 0)
         return NULL;
     return path;
 }
 
-char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard,
-                               bool logged)
+char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id,
+                               const struct checkpoint_database *database)
 {
-    _cleanup_(freep) char *folder = checkpoint_shard_folder(shelf, id, shard);
+    _cleanup_(freep) char *folder = checkpoint_shard_folder(shelf, id, database);
 
-    return folder ? path_join(folder, database_name(logged)) : NULL;
+    return folder ? path_join(folder, database_name(database->logged)) : NULL;
 }
 
 static enum embtier_err no_memory(struct err_msg *msg)
@@ -222,6 +223,24 @@ enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t 
     return EMBTIER_OK;
 }
 
+/* Finds the places of the databases. False if the store has no such data directories. */
+static bool places_fit(const struct checkpoint_shelf *shelf, struct checkpoint_record *record)
+{
+    const uint32_t directories = store_identity_directory_count(shelf->identity);
+
+    if (!record->map && record->shard_count != directories * shelf->shards_per_directory)
+        return false;
+    for (uint32_t i = 0; i < record->database_count; i++) {
+        struct checkpoint_database *const database = &record->databases[i];
+
+        if (!record->map)
+            database->place = database->shard / shelf->shards_per_directory;
+        if (database->place >= directories)
+            return false;
+    }
+    return true;
+}
+
 enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
                                  struct checkpoint_record **ret_record, struct err_msg *msg)
 {
@@ -245,9 +264,7 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
     TRY(checkpoint_record_read(folder, &record, msg));
     if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
         return err_set(msg, EMBTIER_MISMATCH, "%s: belongs to another store", folder);
-    if (record->info.id != id ||
-        record->shard_count !=
-            store_identity_directory_count(shelf->identity) * shelf->shards_per_directory)
+    if (record->info.id != id || !places_fit(shelf, record))
         return err_set(msg, EMBTIER_MISMATCH,
                        "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shard%s", folder,
                        record->info.id, record->shard_count, PLURAL(record->shard_count));

@@ -33,7 +33,7 @@ struct store_identity;
 
 struct checkpoint_shelf {
     const struct store_identity *identity; /* borrowed */
-    uint32_t shards_per_directory;
+    uint32_t shards_per_directory;         /* as the store was made */
     uint32_t read_files; /* table files open at a time in a checkpoint's database; 0: 54 */
 };
 
@@ -56,7 +56,7 @@ MUST_CHECK enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *sh
                                                struct catalog **ret_catalog, struct err_msg *msg);
 /* Returns the place of a database's files in a checkpoint, malloced; NULL if out of memory. */
 MUST_CHECK char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id,
-                                          uint32_t shard, bool logged);
+                                          const struct checkpoint_database *database);
 /* Removes the remains of checkpoints that were not completed, or not quite deleted. Only while none
  * is being made. */
 MUST_CHECK enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf,
@@ -69,7 +69,7 @@ MUST_CHECK enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shel
 MUST_CHECK char *checkpoint_folder(const struct checkpoint_shelf *shelf, uint64_t id,
                                    uint32_t directory);
 MUST_CHECK char *checkpoint_shard_folder(const struct checkpoint_shelf *shelf, uint64_t id,
-                                         uint32_t shard);
+                                         const struct checkpoint_database *database);
 /* Returns an id that no folder has, neither of a checkpoint nor of a draft. */
 MUST_CHECK enum embtier_err checkpoint_next_id(const struct checkpoint_shelf *shelf,
                                                uint64_t *ret_id, struct err_msg *msg);

@@ -62,8 +62,9 @@ uint64_t table_scan_bytes(const struct checkpoint_record *record, const struct s
     uint64_t bytes = SCAN_BYTES;
 
     for (uint32_t shard = 0; shard < record->shard_count; shard++)
-        bytes += checkpoint_rows_bytes(record, shard, like) +
-                 ahead_rows(row_bytes) * (row_bytes + sizeof(uint64_t));
+        if (checkpoint_record_has_rows(record, shard))
+            bytes += checkpoint_rows_bytes(record, shard, like) +
+                     ahead_rows(row_bytes) * (row_bytes + sizeof(uint64_t));
     return bytes;
 }
 
@@ -127,6 +128,8 @@ static enum embtier_err open_sources(struct table_scan *scan, const struct check
     for (uint32_t shard = 0; shard < record->shard_count; shard++) {
         struct source *const source = &scan->sources[scan->source_count];
 
+        if (!checkpoint_record_has_rows(record, shard))
+            continue;
         scan->source_count++;
         source->ids = calloc(scan->ahead_rows, sizeof(*source->ids));
         source->copies = malloc((size_t)scan->ahead_rows * scan->row_bytes);

@@ -18,6 +18,7 @@
 
 struct rewrite {
     struct compaction_scheduler *scheduler;
+    uint32_t count; /* databases; others may be added meanwhile */
     compaction_tell_fn *tell;
     void *context;
     struct rocksdb_ext_stop *stop;
@@ -167,12 +168,12 @@ static enum embtier_err rewrite_all(struct rewrite *rewrite, struct err_msg *msg
 {
     const struct compaction_scheduler *const scheduler = rewrite->scheduler;
 
-    for (uint32_t i = 0; i < scheduler->count; i++) {
+    for (uint32_t i = 0; i < rewrite->count; i++) {
         TRY(tell(rewrite, msg));
         TRY(database_ranges(scheduler->entries[i].database, PIECE_BYTES, &rewrite->ranges[i], msg));
         rewrite->total_bytes += rewrite->ranges[i].bytes;
     }
-    for (uint32_t i = 0; i < scheduler->count; i++)
+    for (uint32_t i = 0; i < rewrite->count; i++)
         if (rewrite->ranges[i].bytes > 0)
             TRY(rewrite_database(rewrite, i, msg));
     return tell(rewrite, msg);
@@ -185,12 +186,13 @@ enum embtier_err compaction_scheduler_rewrite(struct compaction_scheduler *sched
     struct rewrite rewrite = { .scheduler = scheduler, .tell = tell_fn, .context = context };
     enum embtier_err err;
 
-    rewrite.ranges = calloc(MAX(scheduler->count, 1u), sizeof(*rewrite.ranges));
+    rewrite.count = scheduler->count;
+    rewrite.ranges = calloc(MAX(rewrite.count, 1u), sizeof(*rewrite.ranges));
     if (!rewrite.ranges)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     rewrite.stop = rocksdb_ext_stop_new();
     err = rewrite_all(&rewrite, msg);
-    for (uint32_t i = 0; i < scheduler->count; i++)
+    for (uint32_t i = 0; i < rewrite.count; i++)
         database_ranges_clear(&rewrite.ranges[i]);
     rocksdb_ext_stop_free(rewrite.stop);
     free(rewrite.ranges);

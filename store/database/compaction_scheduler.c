@@ -484,6 +484,7 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     if (!scheduler)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scheduler->count = opts->database_count;
+    scheduler->room = MAX(opts->database_room, opts->database_count);
     scheduler->options = opts->options;
     limit_begin(scheduler, opts->bytes_per_second);
     scheduler->device_count = 1;
@@ -493,8 +494,8 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     clock_init_cond(&scheduler->changed);
     clock_init_cond(&scheduler->seen);
     scheduler->hours = opts->hours;
-    scheduler->entries = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->entries));
-    scheduler->views = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->views));
+    scheduler->entries = calloc(MAX(scheduler->room, 1u), sizeof(*scheduler->entries));
+    scheduler->views = calloc(MAX(scheduler->room, 1u), sizeof(*scheduler->views));
     if (!scheduler->entries || !scheduler->views) {
         compaction_scheduler_free(scheduler);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -572,6 +573,18 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
     free(scheduler->views);
     free(scheduler->entries);
     free(scheduler);
+}
+
+void compaction_scheduler_add(struct compaction_scheduler *scheduler, struct database *database,
+                              uint32_t device)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    assert(scheduler->count < scheduler->room && device < COMPACTION_DEVICES_MAX);
+    scheduler->entries[scheduler->count].device = device;
+    scheduler->device_count = MAX(scheduler->device_count, device + 1);
+    scheduler->entries[scheduler->count].database = database;
+    scheduler->count++;
+    pthread_mutex_unlock(&scheduler->mutex);
 }
 
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy)

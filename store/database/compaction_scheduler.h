@@ -33,6 +33,7 @@ struct compaction_scheduler;
 struct compaction_scheduler_opts {
     struct database *const *databases; /* borrowed until the scheduler is freed */
     uint32_t database_count;
+    uint32_t database_room; /* databases at most, with those that are added later */
     const uint32_t *devices; /* the device of each database, below COMPACTION_DEVICES_MAX; borrowed
                                 for the call; NULL: all are on one */
     uint32_t parallel;       /* slots of each device; at least one */
@@ -50,6 +51,11 @@ MUST_CHECK enum embtier_err compaction_scheduler_new(const struct compaction_sch
  * released its holds. */
 void compaction_scheduler_free(struct compaction_scheduler *scheduler);
 DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
+
+/* Adds a database, which is open and stays so until the scheduler is freed. The caller keeps to
+ * @compaction_scheduler_opts.database_room. Any thread. */
+void compaction_scheduler_add(struct compaction_scheduler *scheduler, struct database *database,
+                              uint32_t device);
 
 /* Tells whether the lanes are busy. Any thread, does not wait. */
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);

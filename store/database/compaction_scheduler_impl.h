@@ -40,8 +40,9 @@ struct entry {
 };
 
 struct compaction_scheduler {
-    struct entry *entries; /* scheduler thread only */
-    uint32_t count, device_count;
+    struct entry *entries;                /* scheduler thread only */
+    _Atomic uint32_t count, device_count; /* only grow */
+    uint32_t room;                        /* of entries and views */
     uint64_t hold_patience_ns;
     _Atomic bool busy;
     _Atomic bool paused;

@@ -226,7 +226,10 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     char *error = NULL;
     enum embtier_err err;
 
-    if (!database || !(database->path = strdup(opts->path)))
+    if (!database)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+    pthread_mutex_init(&database->sync_lock, NULL);
+    if (!(database->path = strdup(opts->path)))
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
     database->was_clean = !opts->put_back;
     TRY(database_check(database, opts, &log_count, msg));
@@ -300,6 +303,7 @@ void database_free(struct database *database)
         return;
     close_rocksdb(database);
     rocksdb_ext_watch_free(database->watch);
+    pthread_mutex_destroy(&database->sync_lock);
     free(database->path);
     free(database);
 }

@@ -46,13 +46,21 @@ MUST_CHECK enum embtier_err database_read(struct database *database, struct stor
                                           uint32_t count, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_write(struct database *database, const struct store_row *rows,
                                            uint32_t count, struct err_msg *msg);
+/* Returns OK if a write now would not have to wait; BUSY, or why it would fail. */
+MUST_CHECK enum embtier_err database_may_write(struct database *database, struct err_msg *msg);
+/* As database_write(), for a caller that has asked database_may_write(). */
+MUST_CHECK enum embtier_err database_write_now(struct database *database,
+                                               const struct store_row *rows, uint32_t count,
+                                               struct err_msg *msg);
 /* See store_table_steps(). */
 MUST_CHECK enum embtier_err database_table_steps(struct database *database,
                                                  void (*note)(void *context, uint32_t table_id,
                                                               uint64_t step),
                                                  void *context, struct err_msg *msg);
-/* See store_sync_logs() (@by_syncer) and store_sync_all_logs(). All databases are logged; @count is
- * at most DATABASES_SYNC_MAX. */
+/* See store_sync_logs() (@by_syncer) and store_sync_all_logs(). All databases are logged, and
+ * differ;
+ * @count is at most DATABASES_SYNC_MAX. Syncers may come with the same databases, always in the
+ * same order; they wait for each other. */
 MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
                                                 bool by_syncer, struct err_msg *msg);
 /* Writes a mark into the log: how far it has been synced. Does nothing if the last written batch
@@ -126,6 +134,8 @@ void database_measure_blobs(struct database *database);
  * thread. */
 void database_set_paused(struct database *database, bool is_paused);
 
+/* True if flushes or compactions are half behind: work that can wait should. */
+bool database_is_near_limit(struct database *database);
 /* True if flushes or compactions fail. */
 bool database_is_failed(struct database *database);
 /* Tries to resume after such an error; blocks. */

@@ -7,6 +7,7 @@
 #ifndef EMBTIER_STORE_DATABASE_DATABASE_IMPL_H
 #define EMBTIER_STORE_DATABASE_DATABASE_IMPL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "store/database/database.h"
@@ -18,7 +19,8 @@
 
 struct database {
     char *path;
-    bool was_clean; /* new, or closed cleanly before it was opened */
+    pthread_mutex_t sync_lock; /* held while a syncer syncs its log */
+    bool was_clean;            /* new, or closed cleanly before it was opened */
     bool logged;
     struct log_marks marks;
     uint64_t recovered_bytes; /* of its log, when it was opened */
@@ -75,6 +77,9 @@ static inline enum embtier_err database_log_check(const struct database *databas
 
 /* database_rows.c: true if a write now would have to wait. */
 bool database_is_behind(struct database *database);
+/* Writes a batch, with a mark if there is something new to mark. */
+MUST_CHECK enum embtier_err database_write_batch(struct database *database,
+                                                 rocksdb_writebatch_t *batch, struct err_msg *msg);
 /* Returns the reason why a write would have to wait. That is BUSY, or the error of flushes or
  * compactions that fail: a retry does not help before they succeed. */
 enum embtier_err database_why_busy(struct database *database, struct err_msg *msg);

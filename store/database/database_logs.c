@@ -22,7 +22,12 @@ enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t
         watches[i] = databases[i]->watch;
         failures[i] = database_log_failures(databases[i]);
     }
+    /* The kernel reports a failed write once to each descriptor, and syncers share the log's. */
+    for (uint32_t i = 0; by_syncer && i < count; i++)
+        pthread_mutex_lock(&databases[i]->sync_lock);
     rocksdb_ext_sync_logs(watches, count, databases[0]->setup->io_uring, by_syncer);
+    for (uint32_t i = 0; by_syncer && i < count; i++)
+        pthread_mutex_unlock(&databases[i]->sync_lock);
     for (uint32_t i = 0; i < count; i++)
         TRY(database_log_check(databases[i], failures[i], msg));
     return EMBTIER_OK;

@@ -164,6 +164,14 @@ bool database_is_behind(struct database *database)
         database_count_get(&database->pending_bytes));
 }
 
+bool database_is_near_limit(struct database *database)
+{
+    return database_property(database, "rocksdb.num-immutable-mem-table") > 0 ||
+           atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
+               DATABASE_LEVEL0_FILES_MAX / 2 ||
+           database_count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX / 2;
+}
+
 bool database_batch_mark(struct database *database, rocksdb_writebatch_t *batch,
                          struct rocksdb_ext_synced *ret_synced)
 {
@@ -211,33 +219,28 @@ static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *
     return bytes;
 }
 
-enum embtier_err database_write(struct database *database, const struct store_row *rows,
-                                uint32_t count, struct err_msg *msg)
+enum embtier_err database_may_write(struct database *database, struct err_msg *msg)
+{
+    if (database_is_behind(database))
+        return database_why_busy(database, msg);
+    return database_log_check(database, database_log_failures(database), msg);
+}
+
+enum embtier_err database_write_batch(struct database *database, rocksdb_writebatch_t *batch,
+                                      struct err_msg *msg)
 {
     const struct rocksdb_setup *const setup = database->setup;
     const uint64_t failures = database_log_failures(database);
     struct rocksdb_ext_synced synced = { 0 };
-    rocksdb_writebatch_t *batch;
     char *error = NULL;
     enum embtier_err err;
-    uint64_t bytes;
     bool is_marked;
 
-    if (count == 0)
-        return EMBTIER_OK;
-    if (database_is_behind(database))
-        return database_why_busy(database, msg);
     TRY(database_log_check(database, failures, msg));
     if (!rocksdb_ext_begin_write(database->watch))
         return database_why_busy(database, msg);
-    batch = rocksdb_writebatch_create();
     is_marked = database_batch_mark(database, batch, &synced);
-    bytes = batch_fill(batch, rows, count);
-    for (uint32_t i = 0; database->logged && i < count; i++)
-        if (i + 1 == count || rows[i + 1].table_id != rows[i].table_id)
-            batch_step(batch, &rows[i]);
     rocksdb_write(database->db, database->logged ? setup->log : setup->write, batch, &error);
-    rocksdb_writebatch_destroy(batch);
     rocksdb_ext_end_write(database->watch);
     err = rocksdb_err_take(error, database->path, msg);
     if (err == EMBTIER_BUSY)
@@ -246,6 +249,33 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     TRY(database_log_check(database, failures, msg));
     if (is_marked)
         rocksdb_ext_watch_marked(database->watch, &synced);
+    return EMBTIER_OK;
+}
+
+enum embtier_err database_write(struct database *database, const struct store_row *rows,
+                                uint32_t count, struct err_msg *msg)
+{
+    if (count == 0)
+        return EMBTIER_OK;
+    TRY(database_may_write(database, msg));
+    return database_write_now(database, rows, count, msg);
+}
+
+enum embtier_err database_write_now(struct database *database, const struct store_row *rows,
+                                    uint32_t count, struct err_msg *msg)
+{
+    rocksdb_writebatch_t *batch;
+    enum embtier_err err;
+    uint64_t bytes;
+
+    batch = rocksdb_writebatch_create();
+    bytes = batch_fill(batch, rows, count);
+    for (uint32_t i = 0; database->logged && i < count; i++)
+        if (i + 1 == count || rows[i + 1].table_id != rows[i].table_id)
+            batch_step(batch, &rows[i]);
+    err = database_write_batch(database, batch, msg);
+    rocksdb_writebatch_destroy(batch);
+    TRY(err);
     database_count_add(&database->rows_written, count);
     database_count_add(&database->row_bytes_written, bytes);
     return EMBTIER_OK;

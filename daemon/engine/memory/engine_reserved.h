@@ -47,8 +47,7 @@
 /* Returns the bytes that each lane reserves at the start, if there are @lane_count lanes. */
 static inline uint64_t engine_lane_reserved_bytes(const struct config *config, uint32_t lane_count)
 {
-    const uint64_t shards =
-        (uint64_t)config->data.directory_count * config->data.shards_per_directory;
+    const uint64_t shards = config_shard_count(config);
     const uint64_t ring = config->lanes.write_queue_bytes / lane_count;
     const uint64_t ids = MIN(config->lanes.ticket_bytes / 4 * 3 / LANE_PAIR_TICKET,
                              (uint64_t)config->socket.max_batch_rows);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 
 enum embtier_err row_routes_new(const struct bucket_map *map, uint32_t lane_count,
                                 struct row_routes **ret_routes, struct err_msg *msg)

@@ -76,7 +76,8 @@ static enum embtier_err copy_rows(struct restoring *restoring, struct row_writer
 
     for (uint32_t s = 0; s < shards; s++) {
         TRY(progress_tell(progress, s, shards, "shards", msg));
-        TRY(copy_shard(restoring, s, writer, progress, msg));
+        if (checkpoint_record_has_rows(restoring->record, s))
+            TRY(copy_shard(restoring, s, writer, progress, msg));
     }
     return row_writer_end(writer, msg);
 }
@@ -226,6 +227,8 @@ static enum embtier_err count_rows(const struct restoring *what, const struct ca
     for (uint32_t s = 0; s < what->record->shard_count; s++) {
         _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *rows = NULL;
 
+        if (!checkpoint_record_has_rows(what->record, s))
+            continue;
         TRY(progress_look(progress, msg));
         TRY(checkpoint_rows_open(what->shelf, what->record, s, &like, NULL, &rows, msg));
         count += checkpoint_rows_sample(rows);

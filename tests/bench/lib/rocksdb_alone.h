@@ -13,7 +13,7 @@
 
 #include "base/row_hash.h"
 #include "config/config.h"
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store_identity.h"
 #include "tests/integration/harness.h"

@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "config/config_descriptors.h"
 #include "config/config_load.h"
+#include "config/config_shards.h"
 #include "daemon/budget/budget.h"
 
 static enum embtier_err plan(uint64_t limit, const char *text, struct config **ret_config,
@@ -107,11 +108,32 @@ static void test_sessions_are_fewer_only_by_default_and_with_few_descriptors(voi
     }
 }
 
+/* Buckets may move to more shards than the configuration has. */
+static void test_more_shards_get_a_share_or_are_refused(void **state)
+{
+    struct config *config = NULL;
+    struct err_msg msg = { { 0 } };
+    struct config next;
+
+    (void)state;
+    assert_int_equal(plan(16384, "data: {shards_per_directory: 4}", &config, &msg), EMBTIER_OK);
+    assert_int_equal(config_shard_count(config), 4);
+    assert_int_equal(config_for_shards(config, 64, &next, &msg), EMBTIER_OK);
+    assert_int_equal(config_shard_count(&next), 64);
+    assert_true(next.descriptors.table_files < config->descriptors.table_files);
+    assert_int_equal(next.socket.max_sessions, config->socket.max_sessions);
+    next.machine.descriptor_limit = 16384;
+    assert_int_equal(config_for_shards(&next, 1024, &next, &msg), EMBTIER_CONFIG);
+    assert_non_null(strstr(msg.text, "1024 shards"));
+    config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_never_come_to_more_than_the_limit),
         cmocka_unit_test(test_sessions_are_fewer_only_by_default_and_with_few_descriptors),
+        cmocka_unit_test(test_more_shards_get_a_share_or_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

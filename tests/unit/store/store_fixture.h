@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/files/summed_json.h"

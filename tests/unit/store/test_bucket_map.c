@@ -3,7 +3,7 @@
  * found before anything is written. */
 #include <jansson.h>
 
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 #include "store/files/summed_json.h"
 #include "store/store_identity.h"
 #include "tests/seed.h"
@@ -473,7 +473,7 @@ static void test_a_file_that_says_nonsense_is_refused(void **state)
         enum embtier_err err;
         const char *words;
     } cases[] = {
-        { "format_version", json_integer(2), EMBTIER_VERSION, "format version 2, this program" },
+        { "format_version", json_integer(3), EMBTIER_VERSION, "format version 3, this program" },
         { "format_version", json_integer(0), EMBTIER_CORRUPT, "not a map of 16384 buckets" },
         { "format_version", NULL, EMBTIER_CORRUPT, "not a map of 16384 buckets" },
         { "store_uuid", NULL, EMBTIER_CORRUPT, "not a map of 16384 buckets" },

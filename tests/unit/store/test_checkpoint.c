@@ -412,7 +412,7 @@ static void test_records_of_others_are_refused(void **state)
         enum embtier_err err;
         const char *words;
     } cases[] = {
-        { "\"format_version\":1", "\"format_version\":2", EMBTIER_VERSION, "format version 2" },
+        { "\"format_version\":1", "\"format_version\":3", EMBTIER_VERSION, "format version 3" },
         { "\"little\"", "\"big\"", EMBTIER_UNSUPPORTED, "big-endian" },
         { "\"store_uuid\":\"", "\"store_uuid\":\"0123", EMBTIER_CORRUPT, "no record" },
         { "\"shard_count\":4", "\"shard_count\":8", EMBTIER_MISMATCH, "8 shards" },

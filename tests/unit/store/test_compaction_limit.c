@@ -124,7 +124,7 @@ static bool is_due(const struct store_fixture *f)
 {
     struct database_debt debt;
 
-    for (uint32_t i = 0; i < f->store->database_count; i++) {
+    for (uint32_t i = 0; i < store_database_count(f->store); i++) {
         database_poll_debt(f->store->databases[i], &debt);
         if (debt.due || debt.running > 0)
             return true;
@@ -321,16 +321,19 @@ static void test_the_limit_never_stops_writes(void **state)
 static void use_two_devices(struct store_fixture *f, uint64_t bytes_per_second)
 {
     uint32_t devices[16] = { 0 };
-    struct compaction_scheduler_opts opts = { .databases = f->store->databases,
-                                              .database_count = f->store->database_count,
+    struct database *databases[16] = { NULL };
+    struct compaction_scheduler_opts opts = { .databases = databases,
+                                              .database_count = store_database_count(f->store),
                                               .devices = devices,
                                               .parallel = 1,
                                               .options = f->store->setup->options,
                                               .bytes_per_second = bytes_per_second };
     struct err_msg msg = { { 0 } };
 
-    for (uint32_t i = 0; i < f->store->database_count; i++)
-        devices[i] = i >= f->store->database_count / 2;
+    for (uint32_t i = 0; i < opts.database_count; i++) {
+        devices[i] = i >= opts.database_count / 2;
+        databases[i] = store_database_at(f->store, i);
+    }
     compaction_scheduler_free(TAKE(f->store->scheduler));
     must(compaction_scheduler_new(&opts, &f->store->scheduler, &msg), &msg);
 }

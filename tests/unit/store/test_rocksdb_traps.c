@@ -34,7 +34,7 @@ static int teardown(void **state)
 /* The scheduler has looked at all databases, as they are now. */
 static void await_look(const struct store_fixture *f)
 {
-    for (uint32_t i = 0; i < f->store->database_count; i++) {
+    for (uint32_t i = 0; i < store_database_count(f->store); i++) {
         struct database_debt debt;
 
         database_poll_debt(f->store->databases[i], &debt);

@@ -29,7 +29,7 @@ static struct store_tuning tuning_of(const struct store_fixture *f)
 static void assert_tuned(const struct store_fixture *f, enum rocksdb_ext_tuning tuning,
                          int64_t value)
 {
-    for (uint32_t i = 0; i < f->store->database_count; i++)
+    for (uint32_t i = 0; i < store_database_count(f->store); i++)
         assert_int_equal(database_tuned(f->store->databases[i], tuning), value);
 }
 
@@ -68,7 +68,7 @@ static void test_a_database_that_refuses_does_not_keep_the_others_from_it(void *
 
     f->config.rocksdb.memtable_bytes = 4 * MIB;
     fixture_open(f);
-    last = f->store->database_count - 1;
+    last = store_database_count(f->store) - 1;
     before = database_tuned(f->store->databases[0], tuning);
     next = f->config;
     next.rocksdb.memtable_bytes = 64 * MIB;
@@ -97,13 +97,13 @@ static void test_write_buffers_and_their_reserve_follow(void **state)
     reserve_bytes = stats_of(f).reserve_bytes;
     set_memtables(f, 64 * MIB);
     assert_tuned(f, ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES,
-                 64 * MIB / f->store->database_count / DATABASE_WRITE_BUFFERS);
+                 64 * MIB / store_database_count(f->store) / DATABASE_WRITE_BUFFERS);
     assert_true(stats_of(f).reserve_bytes > reserve_bytes);
     fixture_write_all(f, 1, 0, 5 * ROWS, 1); /* more than the first buffers hold */
     assert_true(stats_of(f).memtable_bytes > 4 * MIB);
     set_memtables(f, 4 * MIB);
     assert_tuned(f, ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES,
-                 4 * MIB / f->store->database_count / DATABASE_WRITE_BUFFERS);
+                 4 * MIB / store_database_count(f->store) / DATABASE_WRITE_BUFFERS);
     assert_int_equal(stats_of(f).reserve_bytes, reserve_bytes);
     next = f->config;
     next.rocksdb.memtable_bytes = 64 * KIB;

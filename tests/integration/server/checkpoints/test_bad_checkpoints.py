@@ -65,8 +65,8 @@ MISMATCH = "block checksum mismatch: .* in {file}"
 
 BAD = {
     "newer_format": Bad(
-        "{file}: format version 2, this program reads up to 1: a newer embtierd made it: start that one", embtier.VersionError,
-        how=forged('"format_version":1,', '"format_version":2,'),
+        "{file}: format version 3, this program reads up to 2: a newer embtierd made it: start that one", embtier.VersionError,
+        how=forged('"format_version":1,', '"format_version":3,'),
     ),
     "other_byte_order": Bad(
         "{file}: made on a big-endian machine, this one is little-endian", embtier.UnsupportedError,

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/tables/row_routes.h"
-#include "store/bucket_map.h"
+#include "store/buckets/bucket_map.h"
 
 #define SHARDS 1000
 

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/resharding/reshard.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log/log.h"
+#include "store/resharding/reshard_plan.h"
+#include "store/resharding/reshard_record.h"
+#include "store/resharding/shard_new.h"
+#include "store/resharding/wave.h"
+#include "store/resharding/wave_copy.h"
+#include "store/store_impl.h"
+
+/* Rests between two tries, about a second. */
+#define RETRY_RESTS 200
+/* So often in a row a wave may fail because its targets take no rows. */
+#define BUSY_TRIES 20
+
+/* One run. */
+struct reshard {
+    struct store *store;
+    const struct reshard_opts *opts;
+    bool kept[BUCKET_MAP_SHARDS_MAX];
+    struct bucket_map *goal;
+    uint32_t total; /* buckets to move */
+};
+
+static void reshard_clear(struct reshard *reshard)
+{
+    bucket_map_free(reshard->goal);
+}
+
+static uint32_t count_moves(const struct bucket_map *map, const struct bucket_map *goal)
+{
+    uint32_t count = 0;
+
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
+        count += map->shards[bucket] != goal->shards[bucket];
+    return count;
+}
+
+static void report(const struct reshard *reshard, enum reshard_step step)
+{
+    struct reshard_facts *facts;
+    uint32_t left;
+
+    if (!reshard) /* a test switches by itself */
+        return;
+    facts = &reshard->store->moves.facts;
+    left = reshard->goal ? count_moves(reshard->store->map, reshard->goal) : 0;
+    pthread_mutex_lock(&reshard->store->moves.lock);
+    facts->step = step;
+    facts->moved = reshard->total - left;
+    facts->total = reshard->total;
+    pthread_mutex_unlock(&reshard->store->moves.lock);
+    if (reshard->opts->report)
+        reshard->opts->report(reshard->opts->context, step, reshard->total - left, reshard->total);
+}
+
+static struct bucket_map *copy_of(const struct store *store, struct err_msg *msg)
+{
+    struct bucket_map *const map = bucket_map_copy(store->map);
+
+    if (map)
+        map->format = BUCKET_MAP_FORMAT_VERSION;
+    else
+        (void)err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return map;
+}
+
+static void set_view(struct store *store, struct store_view *view)
+{
+    store_view_set(&store->views, view);
+    store->map = view->map;
+}
+
+/* Makes a view of a map that is to be written. All memory is taken before that: afterwards nothing
+ * may fail. */
+static enum embtier_err prepare(struct store *store, const struct bucket_map *map,
+                                struct store_view **ret_view, struct err_msg *msg)
+{
+    _cleanup_(bucket_map_freep) struct bucket_map *shown = bucket_map_copy(map);
+
+    if (!shown)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return store_view_new(&store->views, &shown, NULL, ret_view, msg);
+}
+
+/* Puts a map in force that is on disk. On failure *@map stays the caller's. */
+static enum embtier_err put_in_force(struct store *store, struct bucket_map **map,
+                                     struct wave *wave, struct err_msg *msg)
+{
+    struct store_view *view = NULL;
+
+    TRY(store_view_new(&store->views, map, wave, &view, msg));
+    set_view(store, view);
+    return EMBTIER_OK;
+}
+
+/* Writes a map whose buckets lie where they do now, then puts it in force. Such a map is right
+ * whether or not it is on disk. */
+static enum embtier_err change_map(struct store *store, struct bucket_map **map,
+                                   struct err_msg *msg)
+{
+    bool is_unknown;
+
+    TRY(bucket_map_change(store->identity, store->map, *map, &store->map_generation, &is_unknown,
+                          msg));
+    return put_in_force(store, map, NULL, msg);
+}
+
+/* ---- Shards and strays ---- */
+
+static enum embtier_err add_shard(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    const uint32_t directories = store_identity_directory_count(store->identity);
+    _cleanup_(bucket_map_freep) struct bucket_map *map = copy_of(store, msg);
+    _cleanup_(shard_new_clear) struct shard_new shard = { .store = store };
+    _cleanup_(store_view_freep) struct store_view *view = NULL;
+
+    if (!map)
+        return EMBTIER_NO_MEMORY;
+    TRY(shard_new_make(&shard, map, reshard_plan_place(map, directories), msg));
+    report(reshard, RESHARD_SHARD_MADE);
+    TRY(prepare(store, map, &view, msg));
+    TRY(bucket_map_change(store->identity, store->map, map, &store->map_generation,
+                          &shard.may_be_in_map, msg));
+    shard_new_give(&shard);
+    view->map->generation = map->generation;
+    set_view(store, TAKE(view));
+    report(reshard, RESHARD_SHARD_ADDED);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err mark(struct store *store, const bool *shards, bool has_strays,
+                             struct err_msg *msg)
+{
+    _cleanup_(bucket_map_freep) struct bucket_map *map = copy_of(store, msg);
+
+    if (!map)
+        return EMBTIER_NO_MEMORY;
+    for (uint32_t s = 0; s < map->shard_count; s++)
+        if (shards[s])
+            map->strays[s] = has_strays;
+    return change_map(store, &map, msg);
+}
+
+/* Removes the strays of all shards that have some. Those that have no bucket have nothing but
+ * strays; only one that shall get buckets needs to be swept. */
+static enum embtier_err sweep(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        bool swept[BUCKET_MAP_SHARDS_MAX] = { false };
+
+        if (!store->map->strays[s] || !bucket_map_has(store->map, s) || !reshard->kept[s])
+            continue;
+        TRY(strays_sweep(store, store->map, s, reshard->opts->pace, msg));
+        swept[s] = true;
+        report(reshard, RESHARD_SWEPT);
+        TRY(mark(store, swept, false, msg));
+    }
+    return EMBTIER_OK;
+}
+
+/* ---- A wave ---- */
+
+static void note_wave(struct store *store, struct wave *wave)
+{
+    pthread_mutex_lock(&store->moves.lock);
+    store->moves.wave = wave;
+    for (uint32_t i = 0; wave && i < store->moves.drop_count; i++)
+        wave_note_drop(wave, store->moves.drops[i]);
+    pthread_mutex_unlock(&store->moves.lock);
+}
+
+/* Ends a wave whose map is not in force. Its targets keep strays. */
+static enum embtier_err cancel(struct store *store, struct err_msg *msg)
+{
+    _cleanup_(bucket_map_freep) struct bucket_map *map = bucket_map_copy(store->map);
+    struct wave *const wave = store->moves.wave;
+
+    if (!map)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    TRY(put_in_force(store, &map, NULL, msg));
+    note_wave(store, NULL);
+    wave_free(wave);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err begin(struct reshard *reshard, const struct bucket_map *after,
+                              uint32_t source, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    _cleanup_(wave_freep) struct wave *wave = NULL;
+    _cleanup_(bucket_map_freep) struct bucket_map *map = NULL;
+
+    TRY(store_serve(store, msg));
+    TRY(wave_new(store, store->map, after, source, &wave, msg));
+    TRY(mark(store, wave->is_target, true, msg));
+    report(reshard, RESHARD_MARKED);
+    map = bucket_map_copy(store->map);
+    if (!map)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    note_wave(store, wave);
+    if (put_in_force(store, &map, wave, msg) != EMBTIER_OK) {
+        note_wave(store, NULL);
+        return EMBTIER_NO_MEMORY;
+    }
+    wave = NULL; /* store.moves has it */
+    report(reshard, RESHARD_BEGUN);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    struct wave *const wave = store->moves.wave;
+    enum embtier_err err = wave_copy(wave, reshard->opts->pace, msg);
+
+    if (err == EMBTIER_OK)
+        err = store_sync_all_logs(store, msg);
+    if (err == EMBTIER_OK)
+        err = checkpoint_next_id(&store->shelf, &wave->fits_from, msg);
+    TRY(err);
+    pthread_mutex_lock(&wave->lock);
+    if (wave->state == WAVE_COPIES)
+        wave->state = WAVE_COPIED;
+    pthread_mutex_unlock(&wave->lock);
+    TRY(wave_check(wave, msg));
+    report(reshard, RESHARD_COPIED);
+    return EMBTIER_OK;
+}
+
+/* True if the store has the checkpoint, made when all rows were in both shards; or none at all. */
+static enum embtier_err check_fits(struct store *store, const struct wave *wave, uint64_t id,
+                                   struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+
+    if (id != 0)
+        TRY(checkpoint_read(&store->shelf, id, &record, msg));
+    else
+        TRY(checkpoint_read_newest(&store->shelf, &record, msg));
+    if (id == 0 ? record == NULL : id >= wave->fits_from)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "buckets cannot move: checkpoint %" PRIu64 " was begun before their rows were "
+                   "copied",
+                   record->info.id);
+}
+
+/* The writes of the wave's rows go to both shards while the map is written, and an error of either
+ * is the writer's. So the next start is right with either map. */
+static enum embtier_err write_map(struct store *store, struct wave *wave, struct bucket_map *map,
+                                  struct err_msg *msg)
+{
+    bool is_unknown;
+    enum embtier_err err;
+
+    pthread_mutex_lock(&wave->lock);
+    assert(wave->state != WAVE_COPIES);
+    if (wave->state == WAVE_COPIED)
+        wave->state = WAVE_SWITCHES;
+    pthread_mutex_unlock(&wave->lock);
+    TRY(wave_check(wave, msg));
+    err = bucket_map_change(store->identity, store->map, map, &store->map_generation, &is_unknown,
+                            msg);
+    if (err == EMBTIER_OK || is_unknown)
+        return err;
+    pthread_mutex_lock(&wave->lock);
+    wave->state = WAVE_COPIED;
+    pthread_mutex_unlock(&wave->lock);
+    return err;
+}
+
+/* Returns the map with the wave's buckets in their targets; NULL: out of memory. */
+static struct bucket_map *switched_map(const struct store *store, const struct wave *wave,
+                                       uint64_t checkpoint_from, struct err_msg *msg)
+{
+    struct bucket_map *const map = copy_of(store, msg);
+
+    if (!map)
+        return NULL;
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
+        if (wave_target(wave, bucket) != WAVE_NO_TARGET)
+            map->shards[bucket] = (uint16_t)wave_target(wave, bucket);
+    bucket_map_count(map);
+    for (uint32_t s = 0; s < map->shard_count; s++)
+        if (wave->is_target[s])
+            map->strays[s] = false;
+    map->strays[wave->source] = true;
+    map->checkpoint_from = checkpoint_from;
+    return map;
+}
+
+enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id, struct err_msg *msg)
+{
+    struct wave *const wave = store->moves.wave;
+    const uint64_t from = checkpoint_id != 0 ? checkpoint_id : wave->fits_from;
+    _cleanup_(bucket_map_freep) struct bucket_map *map = switched_map(store, wave, from, msg);
+    _cleanup_(store_view_freep) struct store_view *view = NULL;
+
+    if (!map)
+        return EMBTIER_NO_MEMORY;
+    TRY(check_fits(store, wave, checkpoint_id, msg));
+    TRY(prepare(store, map, &view, msg));
+    report(store->moves.job, RESHARD_CHECKPOINTED);
+    TRY(write_map(store, wave, map, msg));
+    report(store->moves.job, RESHARD_WRITTEN);
+    view->map->generation = map->generation;
+    set_view(store, TAKE(view));
+    note_wave(store, NULL);
+    wave_free(wave);
+    report(store->moves.job, RESHARD_SWITCHED);
+    return EMBTIER_OK;
+}
+
+static bool is_switching(struct wave *wave)
+{
+    bool switches;
+
+    pthread_mutex_lock(&wave->lock);
+    switches = wave->state == WAVE_SWITCHES;
+    pthread_mutex_unlock(&wave->lock);
+    return switches;
+}
+
+/* Copies the rows of a wave that has begun, and puts its map in force. If it cannot be told which
+ * map is on disk, this goes on until it can: rows are in both shards as long as it lasts. */
+static enum embtier_err finish(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    const struct reshard_opts *const opts = reshard->opts;
+    enum embtier_err err = EMBTIER_OK;
+
+    if (!is_switching(store->moves.wave))
+        err = copy(reshard, msg);
+    if (err == EMBTIER_OK)
+        err = opts->commit(opts->context, msg);
+    while (err != EMBTIER_OK && is_switching(store->moves.wave)) {
+        log_error("the map of buckets cannot be written; this is retried until it succeeds",
+                  "err=%s why=%s", err_name(err), msg ? LOG_QUOTED(msg->text) : "");
+        for (uint32_t i = 0; i < RETRY_RESTS; i++)
+            TRY(move_pace_rest(opts->pace, msg));
+        err = opts->commit(opts->context, msg);
+    }
+    if (err != EMBTIER_OK)
+        TRY(cancel(store, msg));
+    return err;
+}
+
+/* ---- The job ---- */
+
+/* Rows that move are in two shards until the sweep has ended. */
+static enum embtier_err check_room(const struct reshard *reshard, const struct bucket_map *after,
+                                   uint32_t source, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    const struct bucket_map *const map = store->map;
+    const uint64_t moving = map->bucket_counts[source] - after->bucket_counts[source];
+    struct store_stats stats = { 0 };
+    struct store_demand demand = { 0 };
+
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+        database_add_stats(store_database_of(store, source, kind == DATABASE_LOGGED), &stats);
+    demand.bytes = stats.stored_bytes * moving / map->bucket_counts[source];
+    return store_check_demand(store, &demand, "no space to move rows to other shards", msg);
+}
+
+static enum embtier_err run_waves(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    _cleanup_(bucket_map_freep) struct bucket_map *after = bucket_map_copy(store->map);
+    uint32_t source, tries = 0;
+    enum embtier_err err;
+
+    if (!after)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (;;) {
+        TRY(move_pace_look(reshard->opts->pace, msg));
+        TRY(sweep(reshard, msg));
+        source = reshard_plan_next(store->map, reshard->goal, after);
+        if (source == RESHARD_PLAN_DONE)
+            return EMBTIER_OK;
+        TRY(check_room(reshard, after, source, msg));
+        TRY(begin(reshard, after, source, msg));
+        err = finish(reshard, msg);
+        tries = err == EMBTIER_BUSY ? tries + 1 : 0;
+        if (err == EMBTIER_BUSY)
+            log_info("buckets of a shard could not move; they are tried again",
+                     "shard=%" PRIu32 " tries=%" PRIu32 " why=%s", source, tries,
+                     msg ? LOG_QUOTED(msg->text) : "");
+        if (err != EMBTIER_OK && (err != EMBTIER_BUSY || tries == BUSY_TRIES))
+            return err;
+        for (uint32_t i = 0; err == EMBTIER_BUSY && i < RETRY_RESTS; i++)
+            TRY(move_pace_rest(reshard->opts->pace, msg));
+    }
+}
+
+static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    const struct reshard_opts *const opts = reshard->opts;
+    const struct reshard_record record = { .shards = opts->shards,
+                                           .rate_bytes = atomic_load(&opts->pace->rate_bytes) };
+
+    TRY(reshard_record_write(store_first_directory(store), &record, msg));
+    report(reshard, RESHARD_PLANNED);
+    if (store->moves.wave) /* of a job that was stopped while it switched */
+        TRY(finish(reshard, msg));
+    while (reshard_plan_keep(store->map, opts->shards, reshard->kept) < opts->shards) {
+        TRY(move_pace_look(opts->pace, msg));
+        TRY(add_shard(reshard, msg));
+    }
+    reshard->goal = bucket_map_copy(store->map);
+    if (!reshard->goal)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    reshard_plan_balance(store->map, reshard->kept, reshard->goal);
+    reshard->total = count_moves(store->map, reshard->goal);
+    TRY(run_waves(reshard, msg));
+    report(reshard, RESHARD_DONE);
+    return reshard_record_remove(store_first_directory(store), msg);
+}
+
+static enum embtier_err run_begin(struct store *store, uint32_t shards, struct err_msg *msg)
+{
+    struct reshard_facts *const facts = &store->moves.facts;
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&store->moves.lock);
+    if (facts->runs)
+        err =
+            err_set(msg, EMBTIER_BUSY,
+                    "buckets already move to %" PRIu32 " shard%s: wait for that job, or cancel it "
+                    "with `embtier jobs cancel`",
+                    facts->wanted, PLURAL(facts->wanted));
+    else
+        *facts = (struct reshard_facts){ .runs = true, .wanted = shards };
+    pthread_mutex_unlock(&store->moves.lock);
+    return err;
+}
+
+static void run_end(struct store *store)
+{
+    pthread_mutex_lock(&store->moves.lock);
+    store->moves.facts.runs = false;
+    pthread_mutex_unlock(&store->moves.lock);
+}
+
+void reshard_look(struct store *store, struct reshard_facts *ret_facts)
+{
+    struct store_view *const view = store_view_get(&store->views);
+
+    pthread_mutex_lock(&store->moves.lock);
+    *ret_facts = store->moves.facts;
+    pthread_mutex_unlock(&store->moves.lock);
+    ret_facts->shards = 0;
+    ret_facts->open = bucket_map_present(view->map);
+    for (uint32_t s = 0; s < view->map->shard_count; s++)
+        ret_facts->shards += view->map->bucket_counts[s] > 0;
+    store_view_put(&store->views, view);
+}
+
+enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opts,
+                             struct err_msg *msg)
+{
+    _cleanup_(reshard_clear) struct reshard reshard = { .store = store, .opts = opts };
+    enum embtier_err err;
+
+    if (opts->shards == 0 || opts->shards > CONFIG_SHARDS_MAX)
+        return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " shards, allowed: 1 to %d", opts->shards,
+                       CONFIG_SHARDS_MAX);
+    TRY(run_begin(store, opts->shards, msg));
+    store->moves.job = &reshard;
+    err = run_job(&reshard, msg);
+    store->moves.job = NULL;
+    run_end(store);
+    return err;
+}

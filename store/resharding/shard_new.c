@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/resharding/shard_new.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/store_impl.h"
+
+_Static_assert(ARRAY_LEN(((struct shard_new *)NULL)->databases) == DATABASE_KINDS, "it has all");
+
+enum embtier_err shard_new_make(struct shard_new *shard, struct bucket_map *map, uint32_t place,
+                                struct err_msg *msg)
+{
+    struct store *const store = shard->store;
+    const char *const directory = store_identity_directory(store->identity, place);
+
+    if (bucket_map_present(map) >= CONFIG_SHARDS_MAX || map->shard_count >= BUCKET_MAP_SHARDS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "the store can have no more shards: it has %u, and has had %u; allowed: %d "
+                       "at a time, and %d in all",
+                       bucket_map_present(map), map->shard_count, CONFIG_SHARDS_MAX,
+                       BUCKET_MAP_SHARDS_MAX);
+    shard->directory = directory;
+    shard->place = place;
+    shard->number = map->shard_count++;
+    map->places[shard->number] = (uint8_t)place;
+    map->strays[shard->number] = false;
+    shard->folder = store_shard_folder_in(directory, shard->number);
+    if (!shard->folder)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    /* A job that was cut short may have left one; no map has this number. */
+    TRY(folder_remove(shard->folder, msg));
+    return store_open_shard(store, shard->number, place, true, shard->databases, msg);
+}
+
+void shard_new_give(struct shard_new *shard)
+{
+    struct store *const store = shard->store;
+
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
+        compaction_scheduler_add(store->scheduler, shard->databases[kind],
+                                 store->devices[shard->place]);
+        atomic_store(&store->databases[shard->number * DATABASE_KINDS + kind],
+                     TAKE(shard->databases[kind]));
+    }
+    atomic_store_explicit(&store->shard_count, shard->number + 1, memory_order_release);
+    shard->is_given = true;
+}
+
+void shard_new_clear(struct shard_new *shard)
+{
+    const bool is_given = shard->is_given;
+
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+        database_free(TAKE(shard->databases[kind]));
+    if (shard->folder && !is_given && !shard->may_be_in_map &&
+        folder_remove(shard->folder, NULL) == EMBTIER_OK)
+        (void)!directory_sync(shard->directory, NULL);
+    free(shard->folder);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/resharding/wave.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+/* A target that takes no rows for so long fails the wave: clients must not wait for it. */
+#define BUSY_PATIENCE_NS (UINT64_C(2) * 1000 * 1000 * 1000)
+
+enum embtier_err wave_new(struct store *store, const struct bucket_map *now,
+                          const struct bucket_map *after, uint32_t source, struct wave **ret_wave,
+                          struct err_msg *msg)
+{
+    _cleanup_(wave_freep) struct wave *wave = calloc(1, sizeof(*wave));
+
+    if (!wave)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    pthread_mutex_init(&wave->lock, NULL);
+    wave->store = store;
+    wave->source = source;
+    wave->targets = malloc(ROW_BUCKETS * sizeof(*wave->targets));
+    if (!wave->targets)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++) {
+        wave->targets[bucket] = UINT16_MAX;
+        if (after->shards[bucket] == now->shards[bucket])
+            continue;
+        assert(now->shards[bucket] == source);
+        wave->targets[bucket] = after->shards[bucket];
+        wave->is_target[after->shards[bucket]] = true;
+    }
+    *ret_wave = TAKE(wave);
+    return EMBTIER_OK;
+}
+
+void wave_free(struct wave *wave)
+{
+    if (!wave)
+        return;
+    pthread_mutex_destroy(&wave->lock);
+    free(wave->targets);
+    free(wave->dropped);
+    free(wave);
+}
+
+bool wave_is_patient(struct wave *wave, enum embtier_err err)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (err == EMBTIER_OK)
+        wave->busy_since_ns = 0;
+    if (err != EMBTIER_BUSY)
+        return false;
+    if (wave->busy_since_ns == 0)
+        wave->busy_since_ns = now_ns;
+    return now_ns - wave->busy_since_ns < BUSY_PATIENCE_NS;
+}
+
+enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,
+                           struct err_msg *msg)
+{
+    if (wave->state == WAVE_SWITCHES)
+        return err_set(msg, err, "%s", why->text);
+    if (wave->state != WAVE_FAILED) {
+        wave->state = WAVE_FAILED;
+        wave->err = err;
+        wave->why = *why;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err wave_check(struct wave *wave, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&wave->lock);
+    if (wave->state == WAVE_FAILED)
+        err = err_set(msg, wave->err, "%s", wave->why.text);
+    else if (wave->lacks_dropped)
+        err = err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    pthread_mutex_unlock(&wave->lock);
+    return err;
+}
+
+void wave_note_drop(struct wave *wave, uint32_t table_id)
+{
+    uint32_t *more;
+
+    pthread_mutex_lock(&wave->lock);
+    more = realloc(wave->dropped, (wave->dropped_count + 1) * sizeof(*more));
+    if (more) {
+        wave->dropped = more;
+        wave->dropped[wave->dropped_count++] = table_id;
+    } else {
+        wave->lacks_dropped = true;
+    }
+    pthread_mutex_unlock(&wave->lock);
+}
+
+/* While one could not be noted, no row may be copied: it may be that table's. */
+bool wave_has_dropped(const struct wave *wave, uint32_t table_id)
+{
+    for (uint32_t i = 0; i < wave->dropped_count; i++)
+        if (wave->dropped[i] == table_id)
+            return true;
+    return wave->lacks_dropped;
+}

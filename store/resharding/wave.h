@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wave.h: buckets that leave one shard, the source, for other shards, the targets, while clients
+ * read and write.
+ *
+ * From the beginning of a wave to its end, rows of these buckets are written to the source and then
+ * to their target. Reads go to the source. Rows that were there before are copied (wave_copy.h): a
+ * row is copied if its target does not have it. One that the target has was written since, and is
+ * newer. So a target must begin without rows of these buckets, and rows of one wave are written and
+ * copied under one lock.
+ *
+ * An error of a target fails the wave, and no write of a client: the source has the row. That
+ * changes when the wave switches. The new map is then on its way to disk, and a crash may find it
+ * there or not. From then on a row must be in both shards.
+ *
+ *   COPIES --> COPIED --> SWITCHES --> (the new map is in force, the wave is gone)
+ *      '---------+--> FAILED
+ *
+ * Thread: any, but one begins and ends it. */
+#ifndef EMBTIER_STORE_RESHARDING_WAVE_H
+#define EMBTIER_STORE_RESHARDING_WAVE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/buckets/bucket_map.h"
+
+#define WAVE_NO_TARGET UINT32_MAX
+
+struct store;
+
+enum wave_state { WAVE_COPIES, WAVE_COPIED, WAVE_SWITCHES, WAVE_FAILED };
+
+struct wave {
+    struct store *store;
+    uint32_t source;
+    uint16_t *targets; /* of each bucket; UINT16_MAX: it stays */
+    bool is_target[BUCKET_MAP_SHARDS_MAX];
+    uint64_t fits_from; /* COPIED: checkpoints from this id on have all rows of the targets */
+
+    pthread_mutex_t lock; /* of writes of its rows, and of all members that follow */
+    enum wave_state state;
+    enum embtier_err err; /* the reason, if FAILED */
+    struct err_msg why;
+    uint64_t busy_since_ns; /* since when a target takes no rows; 0: it does */
+    /* Tables whose rows are being dropped, or were since the wave began. Rows of them that are
+     * written later go to both shards by themselves. */
+    uint32_t *dropped;
+    uint32_t dropped_count;
+    bool lacks_dropped; /* one could not be noted: no memory */
+};
+
+/* Makes a wave of the buckets that @after has elsewhere than @now, all of them in @source now. */
+MUST_CHECK enum embtier_err wave_new(struct store *store, const struct bucket_map *now,
+                                     const struct bucket_map *after, uint32_t source,
+                                     struct wave **ret_wave, struct err_msg *msg);
+void wave_free(struct wave *wave);
+DEFINE_CLEANUP(struct wave, wave_free)
+
+static inline uint32_t wave_target(const struct wave *wave, uint32_t bucket)
+{
+    return wave->targets[bucket] == UINT16_MAX ? WAVE_NO_TARGET : wave->targets[bucket];
+}
+
+/* True if @err of a target (OK: it takes rows) passes by itself: it takes none now, and has not for
+ * long. The caller holds the lock. */
+bool wave_is_patient(struct wave *wave, enum embtier_err err);
+/* Fails the wave for an error of a target, and returns OK; returns the error if the wave switches.
+ * The caller holds the lock. */
+enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,
+                           struct err_msg *msg);
+/* Returns OK, or why the wave has failed. Takes the lock. */
+MUST_CHECK enum embtier_err wave_check(struct wave *wave, struct err_msg *msg);
+/* Notes that rows of a table are about to be dropped. Takes the lock. */
+void wave_note_drop(struct wave *wave, uint32_t table_id);
+/* The caller holds the lock. */
+bool wave_has_dropped(const struct wave *wave, uint32_t table_id);
+
+#endif
