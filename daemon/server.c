@@ -10,6 +10,7 @@
 #include "base/log/log.h"
 #include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
+#include "config/config_shards.h"
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/control/process/notify.h"
@@ -38,6 +39,7 @@
 #include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc.h"
 #include "daemon/transport/shm/shm_channel.h"
+#include "store/resharding/reshard.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
@@ -87,6 +89,26 @@ static void log_recovery(const struct store *store)
              recovery.spent_ns / 1000000);
 }
 
+/* Buckets may have moved to more shards than the configuration counts. */
+static void fit_shards(const struct server *server)
+{
+    const struct config *const config = server->parts.config;
+    struct reshard_facts facts;
+    struct err_msg why = { { 0 } };
+    struct config next;
+    enum embtier_err err;
+
+    reshard_look(server->parts.store, &facts);
+    if (facts.shards == config_shard_count(config))
+        return;
+    err = config_for_shards(config, facts.shards, &next, &why);
+    if (err == EMBTIER_OK)
+        err = store_share_files(server->parts.store, &next, &why);
+    if (err != EMBTIER_OK)
+        log_warn("memory or file descriptors may not suffice for all shards",
+                 "shards=%" PRIu32 " why=%s", facts.shards, LOG_QUOTED(why.text));
+}
+
 static enum embtier_err open_store(struct server *server, uint64_t restore_id, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
@@ -114,6 +136,7 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
         log_warn("rocksdb.options sets wal_recovery_mode: acknowledged updates behind damage in a "
                  "log may have been left out; remove the option again",
                  "options=%s", LOG_QUOTED(config->rocksdb.options));
+    fit_shards(server);
     log_info("store open",
              "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),

@@ -329,6 +329,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_COMPACTION_RUN:
     case EMBTIER__REQUEST__BODY_SESSION_LIST:
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_RESHARD:
+        return need(r->reshard, "Request.reshard", msg);
     case EMBTIER__REQUEST__BODY_COMPACTION_SET:
         return check_compaction_set(r->compaction_set, msg);
     default:
@@ -471,6 +473,8 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return check_profile_text(reply->profile_text, msg);
     case EMBTIER__REPLY__BODY_COMPACTION:
         return need(reply->compaction, "Reply.compaction", msg);
+    case EMBTIER__REPLY__BODY_RESHARD:
+        return need(reply->reshard, "Reply.reshard", msg);
     case EMBTIER__REPLY__BODY_KNOB_LIST:
         return need(reply->knob_list, "Reply.knob_list", msg);
     case EMBTIER__REPLY__BODY_KNOB_CHANGE:

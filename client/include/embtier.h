@@ -56,6 +56,7 @@
 #include "embtier_plan.h"
 #include "embtier_profile.h"
 #include "embtier_request.h"
+#include "embtier_reshard.h"
 #include "embtier_session.h"
 #include "embtier_status.h"
 #include "embtier_table.h"

@@ -70,6 +70,7 @@ static const char *checkpoint_restore_name(const Embtier__Request *request, uint
     X(COMPACTION_SHOW, "compaction status", ADMIN, WHOLE, NULL)                                    \
     X(COMPACTION_SET, "compaction pause, resume or schedule", ADMIN, WHOLE, NULL)                  \
     X(COMPACTION_RUN, "compaction run", ADMIN, WHOLE, NULL)                                        \
+    X(RESHARD, "reshard", ADMIN, WHOLE, NULL)                                                      \
     X(SESSION_LIST, "session list", READ, LISTED, NULL)                                            \
     X(SESSION_END, "session end", ADMIN, WHOLE, NULL)                                              \
     X(KNOB_LIST, "knob list", ADMIN, WHOLE, NULL) /* it shows paths of the server */               \

@@ -179,6 +179,10 @@ static void on_tick(struct control *control)
     store_set_busy(control->parts->store, all.reader_waits != control->reader_waits);
     control->reader_waits = all.reader_waits;
     store_report_unwritten(control->parts->store, all.unwritten_rows, all.unwritten_bytes);
+    if (!control->stopping && !control->has_resharded) {
+        control->has_resharded = true;
+        control_reshard(control);
+    }
     if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))
         control_checkpoint(control);
     groups_expire(control->parts->groups);

@@ -55,6 +55,7 @@ struct control {
     int mail_fd;
     char signal_mark; /* its address marks the signal's event */
     bool listen_paused;
+    bool has_resharded; /* control_reshard() has been called */
     bool stop_wanted;
     bool stopping;
     bool has_ended;      /* some connection's process has ended */
@@ -203,6 +204,8 @@ void control_tell_progress(struct control *control, struct connection *connectio
 void control_job_progress(struct control *control, struct job *job);
 /* Submits a job that makes one of the server's own checkpoints. */
 void control_checkpoint(struct control *control);
+/* Goes on with a job that moved buckets when the server stopped. */
+void control_reshard(struct control *control);
 /* Answers the client and frees the job; the connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
 

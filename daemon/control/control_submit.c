@@ -21,6 +21,7 @@
 #include "daemon/jobs/knobs/knob_job.h"
 #include "daemon/jobs/profile/profile_job.h"
 #include "daemon/jobs/reload/reload_job.h"
+#include "daemon/jobs/reshard/reshard_job.h"
 #include "daemon/jobs/restore/restore_job.h"
 #include "daemon/jobs/table/table_create_job.h"
 #include "daemon/jobs/table/table_drop_job.h"
@@ -44,6 +45,7 @@ static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_PROFILE_READ] = profile_read_job_new,
     [EMBTIER__REQUEST__BODY_RELOAD] = reload_job_new,
     [EMBTIER__REQUEST__BODY_COMPACTION_RUN] = compaction_run_job_new,
+    [EMBTIER__REQUEST__BODY_RESHARD] = reshard_job_new,
     [EMBTIER__REQUEST__BODY_KNOB_LIST] = knob_list_job_new,
     [EMBTIER__REQUEST__BODY_KNOB_SET] = knob_set_job_new,
 };
@@ -213,6 +215,17 @@ void control_job_done(struct control *control, struct job *job)
     connection->job = NULL;
     connection->heard_ns = clock_now_ns(&clock_monotonic);
     control_job_over(connection, job);
+}
+
+void control_reshard(struct control *control)
+{
+    struct job *const job = reshard_job_own();
+
+    if (job)
+        control_submit_job(control, NULL, 0, job);
+    else
+        log_warn("a job that moved buckets is not continued before the next start: out of memory",
+                 "%s", "");
 }
 
 void control_checkpoint(struct control *control)

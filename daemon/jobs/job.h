@@ -44,6 +44,7 @@ enum job_line {
     LINE_LOOKS,       /* reads a few small files */
     LINE_KNOBS,       /* changes values in force; waits for rows that leave a tier */
     LINE_COMPACTIONS, /* waits until shards have compacted, which may take hours */
+    LINE_RESHARDS,    /* moves buckets to other shards, which may take hours too */
     LINE_COUNT
 };
 

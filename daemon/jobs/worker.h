@@ -27,7 +27,7 @@
 struct message;
 struct worker; /* all lines and their threads */
 
-#define WORKER_THREADS 21
+#define WORKER_THREADS 22
 
 MUST_CHECK enum embtier_err worker_new(const struct job_parts *parts,
                                        void (*send)(void *owner, struct message *message),

@@ -350,6 +350,14 @@ static enum embtier_err call_compaction(struct embtier *server)
     return embtier_compaction_rewrite(server, NULL, NULL);
 }
 
+static enum embtier_err call_reshard(struct embtier *server)
+{
+    struct embtier_reshard reshard;
+
+    TRY(embtier_reshard_show(server, &reshard));
+    return embtier_reshard_run(server, 3, 0, NULL, NULL, &reshard);
+}
+
 static enum embtier_err call_knobs(struct embtier *server)
 {
     struct embtier_knob_list *list = NULL;

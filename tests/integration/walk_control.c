@@ -528,13 +528,27 @@ static void compact(struct walk *walk)
                 "let compaction go on");
 }
 
+/* Rows move to other shards while sessions read and write them. */
+static void reshard(struct walk *walk)
+{
+    const uint32_t shards = 1 + (uint32_t)(walk->controls % 7);
+    struct embtier_reshard done, shown;
+
+    walk_expect(walk, walk->admin, embtier_reshard_run(walk->admin, shards, 0, NULL, NULL, &done),
+                EMBTIER_OK, "move rows to other shards");
+    walk_expect(walk, walk->admin, embtier_reshard_show(walk->admin, &shown), EMBTIER_OK,
+                "look at shards");
+    WALK_CHECK(walk, done.shards == shards && shown.shards == shards && !shown.runs,
+               "%" PRIu32 " shards have rows instead of %" PRIu32, shown.shards, shards);
+}
+
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
 
     if (walk->checkpoint == 0 || walk_chance(walk, 15))
         make_checkpoint(walk);
-    switch (number % 9) {
+    switch (number % 10) {
     case 0:
         list_checkpoints(walk);
         break;
@@ -548,7 +562,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         scan_checkpoint(walk, session);
         break;
     case 4:
-        load_table(walk, session, number / 9 % 3 == 1);
+        load_table(walk, session, number / 10 % 3 == 1);
         break;
     case 5:
         join_group(walk, session);
@@ -558,6 +572,9 @@ void walk_control(struct walk *walk, struct walk_session *session)
         break;
     case 7:
         apply_plan(walk, session);
+        break;
+    case 8:
+        reshard(walk);
         break;
     default:
         list_accounts(walk);

@@ -77,6 +77,7 @@ int command_compaction_run(struct cli *cli, int argc, char **argv);
 int command_compaction_pause(struct cli *cli, int argc, char **argv);
 int command_compaction_resume(struct cli *cli, int argc, char **argv);
 int command_compaction_schedule(struct cli *cli, int argc, char **argv);
+int command_reshard(struct cli *cli, int argc, char **argv);
 int command_jobs(struct cli *cli, int argc, char **argv);
 int command_jobs_cancel(struct cli *cli, int argc, char **argv);
 int command_export(struct cli *cli, int argc, char **argv);

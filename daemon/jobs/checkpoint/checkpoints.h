@@ -65,6 +65,13 @@ MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,
                                              struct checkpoint_info *ret_info, struct err_msg *msg);
+/* Does the same, then calls @then with the checkpoint's id before another one can be begun, and
+ * returns its error. */
+MUST_CHECK enum embtier_err
+checkpoints_make_and(struct checkpoints *checkpoints, const struct checkpoint_order *order,
+                     const struct progress_sink *progress,
+                     enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
+                     void *context, struct err_msg *msg);
 /* Called at the start, before there are updates. Makes a checkpoint if something was written since
  * the newest, so that a crash does not go back to before the last clean stop. Also makes one if a
  * user had an older checkpoint put back. */

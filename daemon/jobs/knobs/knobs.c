@@ -13,8 +13,10 @@
 #include "base/paths.h"
 #include "base/text/text_escape.h"
 #include "config/config_load.h"
+#include "config/config_shards.h"
 #include "daemon/jobs/knobs/knob_file.h"
 #include "daemon/jobs/knobs/knobs_live.h"
+#include "store/store.h"
 
 enum changed { CHANGED_NOT, CHANGED_SET, CHANGED_IN_FILE };
 
@@ -236,6 +238,26 @@ enum embtier_err knobs_read_text(const struct knobs *knobs, const char *name, co
 {
     return config_parse(name, text, bytes, &knobs->config->machine, knobs->config->unbudgeted,
                         ret_config, msg);
+}
+
+enum embtier_err knobs_fit_shards(struct knobs *knobs, uint32_t shards, bool applies,
+                                  struct err_msg *msg)
+{
+    struct config next;
+    enum embtier_err err;
+
+    pthread_mutex_lock(&knobs->lock);
+    {
+        const struct config now = knobs_live_read(&knobs->live, knobs->config);
+
+        err = config_for_shards(&now, shards, &next, msg);
+        if (err == EMBTIER_OK && applies)
+            err = store_set_memtables(knobs->live.opts.store, &next, msg);
+        if (err == EMBTIER_OK && applies)
+            err = store_share_files(knobs->live.opts.store, &next, msg);
+    }
+    pthread_mutex_unlock(&knobs->lock);
+    return err;
 }
 
 /* ---- Setting ---- */

@@ -69,6 +69,11 @@ const char *knobs_file(const struct knobs *knobs);
 MUST_CHECK enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
                                                struct err_msg *msg);
 
+/* Makes the configuration in force one for @shards shards (config_for_shards()), and has the store
+ * share its memory and descriptors out among these, if @applies. CONFIG: they do not suffice. */
+MUST_CHECK enum embtier_err knobs_fit_shards(struct knobs *knobs, uint32_t shards, bool applies,
+                                             struct err_msg *msg);
+
 /* ---- Setting ---- */
 
 struct knob_order {

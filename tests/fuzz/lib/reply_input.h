@@ -40,7 +40,8 @@
     X(SESSION_LIST, call_session_list)                                                             \
     X(SESSION_END, call_session_end)                                                               \
     X(KNOBS, call_knobs)                                                                           \
-    X(COMPACTION, call_compaction)
+    X(COMPACTION, call_compaction)                                                                 \
+    X(RESHARD, call_reshard)
 
 enum reply_call {
 #define X(name, function) REPLY_##name,

@@ -153,6 +153,7 @@ static void write_other_requests_of_a_client(void)
     ADD(&seed, COMPACTION_SET, compaction_set, CompactionSet, body->deferral = 1,
         body->hours = night);
     ADD(&seed, COMPACTION_RUN, compaction_run, CompactionRun, (void)body);
+    ADD(&seed, RESHARD, reshard, Reshard, body->shards = 3);
     ADD(&seed, COMPACTION_RUN, compaction_run, CompactionRun, body->full = 1);
     ADD(&seed, CHECKPOINT_CREATE, checkpoint_create, CheckpointCreate, (void)body);
     seed_write(&seed, "fuzz_control", "others");

@@ -115,6 +115,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("compaction_set", {"deferral": 2, "hours": "00:00-24:00"}),
     ("compaction_run", {}),
     ("compaction_run", {"full": True}),
+    ("reshard", {"shards": 3, "rate_bytes": 1 << 40}),
+    ("reshard", {}),
     ("knob_list", {"after": 1, "name": "log.level", "with_file": True}),
     ("knob_list", {"text": b"lanes: {count: 1}", "file_name": "bent.yaml"}),
     ("knob_set", {"name": "log.level", "value": "info", "persist": True}),

@@ -243,6 +243,23 @@ static const struct command server_commands[] = {
       "  embtier compaction schedule 22:00-06:00\n"
       "  embtier compaction schedule ''\n",
       command_compaction_schedule, NULL },
+    { "reshard", "[--shards N [--rate MIB]]", "move rows to more shards, or to fewer",
+      "      --shards N  keep rows in N shards, with as many in each; without it, show how many\n"
+      "                  there are\n"
+      "      --rate MIB  read at most this many MiB a second (default 64; 0: no limit)\n"
+      "\n"
+      "Clients go on meanwhile, and lose nothing. New shards lie in the directories with the\n"
+      "fewest. A checkpoint is made for each shard that gives rows away. Ctrl-C ends the command\n"
+      "only; `embtier jobs cancel` ends the move, and each row stays where it is by then. A stop\n"
+      "of the server interrupts it, and the next start goes on. Emptied shards are removed at the\n"
+      "next start. Their number is no key of the configuration: data.shards_per_directory stays.\n"
+      "\n"
+      "With -o json: {shards, runs, wanted, moved, total}; moved and total count buckets of "
+      "rows.\n",
+      "  embtier reshard --shards 16\n"
+      "  embtier reshard --shards 16 --rate 200\n"
+      "  embtier reshard\n",
+      command_reshard, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
       "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"

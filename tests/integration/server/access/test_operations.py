@@ -59,6 +59,7 @@ OPERATIONS: list[tuple[str, str, str, dict]] = [
     ("compaction_show", "admin", WHOLE, {}),
     ("compaction_set", "admin", WHOLE, {"deferral": 2}),
     ("compaction_run", "admin", WHOLE, {}),
+    ("reshard", "admin", WHOLE, {}),
     ("session_list", "read", NONE, {}),
     ("session_end", "admin", WHOLE, {"number": 1 << 40}),
     ("knob_list", "admin", WHOLE, {}),

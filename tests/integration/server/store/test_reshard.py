@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`embtier reshard`: rows move to more or fewer shards while clients read and write, over cancels, stops and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from daemons import CLI, Daemon
+from stores import run_cli
+
+import embtier
+
+ROWS, DIM, SHARDS = 3000, 16, 4
+IDS = np.arange(ROWS)
+MODES = ("replay", "async", "sync")
+LIMIT_S = 60
+KILLS = 20 if os.environ.get("EMBTIER_TEST_LONG") == "1" else 4
+
+
+def rows_of(version: int) -> np.ndarray:
+    return np.repeat((IDS + version * ROWS).astype(np.float32)[:, None], DIM, axis=1)
+
+
+@pytest.fixture
+def daemon(make_daemon) -> Daemon:
+    daemon = make_daemon({"data": {"shards_per_directory": SHARDS}})
+    daemon.start()
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.create_table(mode, DIM, durability=mode).set(IDS, rows_of(0))
+    return daemon
+
+
+def reshard(daemon: Daemon, *arguments: str) -> dict:
+    done = run_cli(daemon, "-o", "json", "reshard", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check_rows(daemon: Daemon, version: int, modes: tuple[str, ...] = MODES) -> None:
+    with daemon.connect() as server:
+        for mode in modes:
+            np.testing.assert_array_equal(server.open_table(mode).get(IDS), rows_of(version))
+
+
+def write(daemon: Daemon, version: int) -> None:
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.open_table(mode).set(IDS, rows_of(version))
+
+
+def folders(daemon: Daemon) -> int:
+    return len(list(daemon.folder.glob("rows/shard-*")))
+
+
+class Writer:
+    """Writes newer and newer versions of all rows, and reads each back."""
+
+    def __init__(self, daemon: Daemon, mode: str, version: int = 0) -> None:
+        self.version, self.failure = version, None
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(daemon, mode))
+        self._thread.start()
+
+    def _run(self, daemon: Daemon, mode: str) -> None:
+        try:
+            with daemon.connect() as server:
+                table = server.open_table(mode)
+                if self.version:
+                    table.set(IDS, rows_of(self.version))
+                while not self._ends.is_set():
+                    table.set(IDS, rows_of(self.version + 1))
+                    self.version += 1
+                    np.testing.assert_array_equal(table.get(IDS), rows_of(self.version))
+        except BaseException as failure:  # the test's thread reports it
+            self.failure = failure
+
+    def end(self) -> int:
+        self._ends.set()
+        self._thread.join()
+        if self.failure:
+            raise self.failure
+        return self.version
+
+    def end_killed(self) -> int:
+        """Returns the version that was acknowledged before the server died."""
+        self._ends.set()
+        self._thread.join()
+        if self.failure and not isinstance(self.failure, (embtier.DisconnectedError, ConnectionError)):
+            raise self.failure
+        return self.version
+
+
+@contextmanager
+def slow_move(daemon: Daemon, shards: int) -> Iterator[subprocess.Popen]:
+    """A move that takes far longer than the test, in a process of its own."""
+    command = [str(CLI), "-s", daemon.socket, "reshard", "--shards", str(shards), "--rate", "0.001"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + LIMIT_S
+        while not (shown := reshard(daemon))["runs"] or shown["total"] == 0:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until, shown
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_rows_move_to_more_shards_and_to_fewer(daemon: Daemon):
+    assert reshard(daemon) == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
+    done = reshard(daemon, "--shards", "7", "--rate", "0")
+    assert done["shards"] == 7 and done["moved"] == done["total"] > 0
+    check_rows(daemon, 0)
+    write(daemon, 1)
+    daemon.restart()
+    check_rows(daemon, 1)
+    assert folders(daemon) == 7
+    assert reshard(daemon, "--shards", "1", "--rate", "0")["shards"] == 1
+    check_rows(daemon, 1)
+    daemon.restart()
+    check_rows(daemon, 1)
+    assert folders(daemon) == 1
+
+
+def test_clients_read_and_write_meanwhile(daemon: Daemon):
+    writers = [Writer(daemon, mode) for mode in MODES]
+    for shards in (6, 3):
+        assert reshard(daemon, "--shards", str(shards), "--rate", "0")["shards"] == shards
+    versions = [writer.end() for writer in writers]
+    for mode, version in zip(MODES, versions, strict=True):
+        check_rows(daemon, version, (mode,))
+    daemon.restart()
+    for mode, version in zip(MODES, versions, strict=True):
+        check_rows(daemon, version, (mode,))
+
+
+def test_a_cancelled_move_leaves_rows_where_they_are(daemon: Daemon):
+    with slow_move(daemon, 6) as process:
+        write(daemon, 1)
+        (job,) = (job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
+        refused = run_cli(daemon, "reshard", "--shards", "5")
+        assert refused.returncode == 1 and "buckets already move to 6 shards" in refused.stderr
+        assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+        _, told = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 1 and "cancelled" in told, told
+    assert reshard(daemon) | {"moved": 0, "total": 0} == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
+    check_rows(daemon, 1)
+    daemon.restart()
+    check_rows(daemon, 1)
+    assert folders(daemon) == SHARDS
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_start_goes_on_with_a_move(daemon: Daemon, how: str):
+    with slow_move(daemon, 6) as process:
+        process.kill()  # the server goes on without it
+        process.wait()
+        write(daemon, 1)
+        assert reshard(daemon)["runs"]
+        with daemon.connect() as server:
+            server.checkpoint()
+        daemon.stop() if how == "stopped" else daemon.kill()
+    path = daemon.folder / "rows/reshard.json"
+    assert '"shards":6' in path.read_text().replace(" ", "")
+    daemon.start()
+    check_rows(daemon, 1)
+    until = time.monotonic() + LIMIT_S
+    while not reshard(daemon)["runs"]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (job,) = (job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
+    assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+    while reshard(daemon)["runs"]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert reshard(daemon, "--shards", "6", "--rate", "0")["shards"] == 6
+    check_rows(daemon, 1)
+
+
+def test_kills_at_any_moment_lose_no_acknowledged_row(daemon: Daemon):
+    """A client has each version acknowledged before it writes the next. The last one may be there in part."""
+    seed = int(os.environ.get("EMBTIER_TEST_SEED") or random.randrange(1 << 32))
+    print(f"EMBTIER_TEST_SEED={seed}")
+    rng, acknowledged = random.Random(seed), dict.fromkeys(("async", "sync"), 0)
+    with daemon.connect() as server:
+        server.checkpoint()
+    for _ in range(KILLS):
+        writers = {mode: Writer(daemon, mode, version + 1) for mode, version in acknowledged.items()}
+        mover = threading.Thread(target=run_cli, args=(daemon, "reshard", "--shards", str(rng.randrange(2, 9)), "--rate", "0"))
+        mover.start()
+        time.sleep(rng.random() * 1.5)
+        daemon.kill()
+        for mode, writer in writers.items():
+            acknowledged[mode] = writer.end_killed()
+        mover.join()
+        daemon.start()
+        with daemon.connect() as server:
+            for mode, version in acknowledged.items():
+                got = server.open_table(mode).get(IDS)
+                is_old, is_new = ((got == rows_of(v)).all(axis=1) for v in (version, version + 1))
+                assert (is_old | is_new).all(), (mode, version, np.flatnonzero(~(is_old | is_new))[:5])
+            np.testing.assert_array_equal(server.open_table("replay").get(IDS), rows_of(0))
+    reshard_to_the_end(daemon, 5)
+    check_rows(daemon, 0, ("replay",))
+
+
+def reshard_to_the_end(daemon: Daemon, shards: int) -> None:
+    """Waits for the job that the start goes on with."""
+    until = time.monotonic() + LIMIT_S
+    while (done := run_cli(daemon, "reshard", "--shards", str(shards), "--rate", "0")).returncode:
+        assert "already move" in done.stderr and time.monotonic() < until, done.stderr
+        time.sleep(0.1)
+
+
+def test_a_new_store_is_made_of_a_checkpoint_whose_rows_had_moved(daemon: Daemon, make_daemon):
+    reshard(daemon, "--shards", "6", "--rate", "0")
+    write(daemon, 1)
+    with daemon.connect() as server:
+        server.checkpoint()
+    daemon.stop()
+    other = make_daemon({"data": {"shards_per_directory": 3}})
+    other.start("--restore-from", str(daemon.folder / "rows"))
+    check_rows(other, 1)
+
+
+def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
+    daemon.stop()
+    order = daemon.folder / "rows/reshard.json"
+    order.write_text('{"shards": 6}')
+    daemon.start()
+    until = time.monotonic() + LIMIT_S
+    while not (told := daemon.logged("a move of buckets cannot be continued; `embtier reshard --shards N` begins it again")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert "reshard.json" in told[0]["why"]
+    refused = run_cli(daemon, "reshard")
+    assert refused.returncode == 1 and "reshard.json" in refused.stderr
+    check_rows(daemon, 0)
+    assert reshard(daemon, "--shards", "6", "--rate", "0")["shards"] == 6
+    assert not order.exists()
+    check_rows(daemon, 0)
+
+
+def test_a_restore_takes_rows_back_to_the_shards_of_then(daemon: Daemon):
+    with daemon.connect() as server:
+        then = server.checkpoint().id
+    reshard(daemon, "--shards", "6", "--rate", "0")
+    write(daemon, 1)
+    with daemon.connect() as server:
+        later = server.checkpoint().id
+    daemon.stop()
+    for checkpoint, version, shards in ((then, 0, SHARDS), (later, 1, 6)):
+        daemon.start("--restore", str(checkpoint))
+        check_rows(daemon, version)
+        assert reshard(daemon)["shards"] == shards
+        daemon.stop()
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--shards", "0"], "allowed: 1 to 1024"),
+        (["--shards", "1025"], "allowed: 1 to 1024"),
+        (["--shards", "many"], "allowed: 1 to 1024"),
+        (["--rate", "5"], "--rate is for --shards only"),
+        (["--shards", "5", "--rate", "-1"], "allowed: a number of MiB a second"),
+        (["5"], "unexpected argument"),
+    ],
+)
+def test_mistakes_are_told(daemon: Daemon, arguments: list[str], words: str):
+    done = run_cli(daemon, "reshard", *arguments)
+    assert done.returncode == 2 and words in done.stderr
