@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
+import random
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from daemons import LONG, SANITIZED
 from power_loss import Disk
-from stores import checkpoint_under_load, is_whole
+from stores import checkpoint_under_load, is_whole, run_cli
 from test_kill import ROWS, Oracle, update_until_it_dies
 
 import embtier
@@ -35,6 +38,7 @@ LOGGED = {
 }
 REPLAY = {"replay": (64, "none"), "replay_adam": (20, "adam")}
 REPLAY_ROWS = 2000
+UNREACHABLE = 3  # exit status
 IMPORTED = 5  # all numbers of the file to be imported
 
 
@@ -52,8 +56,8 @@ def describe(server, rows: dict[str, np.ndarray]) -> str:
 class Load:
     """Makes requests until the server dies, and notes which results the server must remember."""
 
-    def __init__(self, daemon, rng) -> None:
-        self.daemon, self.rng = daemon, rng
+    def __init__(self, daemon, rng, moves: bool) -> None:
+        self.daemon, self.rng, self.moves = daemon, rng, moves
         self.oracles = {name: Oracle() for name in LOGGED}
         self.replay_sent = self.replay_acknowledged = 0
         self.checkpoint_rows = {0: (0, 0)}  # id: the least and most that its replay tables may hold
@@ -63,7 +67,7 @@ class Load:
         self.tables: set[str] = set()  # made and not dropped
         self.unsure: set[str] = set()  # being made or dropped
         self.whole: dict[str, tuple[int, int]] = {}  # the least and most that rows of tables made with rows may hold
-        self.counts = dict.fromkeys(("created", "imported", "put back"), 0)
+        self.counts = dict.fromkeys(("created", "imported", "put back", "moved"), 0)
         self.file = daemon.folder / "import.npy"
         np.save(self.file, np.full((REPLAY_ROWS, 24), IMPORTED, np.float32))
         self.failures: list[BaseException] = []
@@ -82,6 +86,8 @@ class Load:
             (self.set_replay,), (self.make_checkpoints, self.rng.uniform(0, 0.2)), (self.make_tables,),
             (self.import_tables, self.rng.choice(["replay", "async", "sync"])), (self.put_back_tables,),
         ]  # fmt: skip
+        if self.moves:
+            work.append((self.move_shards, self.rng.randrange(2**32)))
         for name, oracle in self.oracles.items():
             work.append((update_until_it_dies, self.daemon, name, self.rng.randrange(2**32), oracle))
         return [threading.Thread(target=self.run, args=one) for one in work]
@@ -117,6 +123,17 @@ class Load:
                 if made.cut_updates == 0:
                     self.whole_checkpoints.add(made.id)
                 self.newest, self.newest_is_ours = made.id, True
+
+    def move_shards(self, seed: int) -> None:
+        """Moves rows to other numbers of shards, one after the other. A start may go on with a move of before, which is BUSY."""
+        rng = random.Random(seed)
+        while True:
+            done = run_cli(self.daemon, "reshard", "--shards", str(rng.randint(1, 7)), "--rate", "0")
+            self.counts["moved"] += done.returncode == 0
+            if done.returncode == UNREACHABLE or any(word in done.stderr for word in ("closed the connection", "connection to embtierd lost", "stopping")):
+                return
+            assert done.returncode == 0 or "already move" in done.stderr, done.stderr
+            time.sleep(0.02)
 
     def make_tables(self) -> None:
         with self.daemon.connect() as server:
@@ -226,7 +243,8 @@ class Load:
         is_replaced = not self.newest_is_ours and max(listed, default=0) > self.newest
         assert not self.newest or self.newest in listed or is_replaced, f"checkpoint {self.newest} is gone: {listed}"
         for id in listed:
-            server.verify_checkpoint(id)
+            with contextlib.suppress(embtier.NotFoundError) if self.moves else contextlib.nullcontext():
+                server.verify_checkpoint(id)  # a move that goes on makes some, and the server deletes its own oldest
         newest = max(listed, default=0)
         rows = {name: server.open_table(name).get(np.arange(REPLAY_ROWS)) for name in REPLAY}
         numbers = sorted({int(number) for got in rows.values() for number in np.unique(got)})
@@ -263,9 +281,9 @@ def random_options(daemon, rng) -> dict:
     }
 
 
-def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
+def run(daemon, disk, rng, losses: int, syncs: bool = True, moves: bool = False) -> None:
     """@syncs: false if the server skips syncs, which must be found out; then each loss must have something to take."""
-    load = Load(daemon, rng)
+    load = Load(daemon, rng, moves)
     daemon.configure(random_options(daemon, rng))
     daemon.start()
     load.create()
@@ -281,7 +299,7 @@ def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
             load.await_one(rng.choice(["imported", "put back"]))
         if not syncs or (files == 0 and loss >= losses // 2):
             load.await_update(threads)
-        time.sleep(rng.uniform(0, 1))
+        time.sleep(rng.uniform(0, 3 if moves else 1))
         daemon.stop() if stopped else daemon.kill()
         for thread in threads:
             thread.join()
@@ -297,10 +315,13 @@ def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
         daemon.start()  # without help, whatever pages are missing from the unfinished end of a log
         load.check(stopped)
         print(f"loss {loss}: {lost}, stopped={stopped}")
+    if moves:
+        directory = daemon.config["data"]["directories"][0]
+        print("generation of buckets:", json.loads(Path(directory, "buckets.json").read_text())["generation"])
     cut = sum("end of a log was cut off" in line for line in daemon.log_lines())
     print(f"{losses} losses: {files} files and {entries} entries changed, {cut} logs cut; tables {load.counts}")
     assert losses < 5 or files > 0
-    assert losses < 50 or all(load.counts.values()), load.counts
+    assert losses < 50 or all(count for how, count in load.counts.items() if how != "moved" or moves), load.counts
     assert losses < 50 or cut > 0, "no log had an unfinished end"
     daemon.stop()
 
@@ -320,6 +341,10 @@ def with_disk(make_daemon, **environment):
 
 def test_a_power_loss_costs_no_more_than_each_tables_durability_says(make_daemon, rng):
     run(*with_disk(make_daemon), rng, LOSSES)
+
+
+def test_a_power_loss_while_rows_move_to_other_shards_costs_no_more(make_daemon, rng):
+    run(*with_disk(make_daemon), rng, LOSSES, moves=True)
 
 
 def test_a_server_that_never_synced_its_logs_would_be_found_out(make_daemon, rng):
