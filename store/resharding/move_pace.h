@@ -11,6 +11,8 @@
 
 struct database;
 
+#define MOVE_ROW_BYTES_MIN UINT64_C(512)
+
 struct move_pace {
     _Atomic uint64_t rate_bytes; /* a second, read or written; 0: no limit */
     /* Returns an error if the job is to end; may be NULL. */
@@ -23,7 +25,8 @@ struct move_pace {
 
 /* Returns an error if the job is to end. */
 MUST_CHECK enum embtier_err move_pace_look(const struct move_pace *pace, struct err_msg *msg);
-/* Waits until @bytes more are due. An error: the job is to end. */
+/* Waits until a row of @bytes more is due. A short row counts as MOVE_ROW_BYTES_MIN, because it
+ * costs the processor as much. An error: the job is to end. */
 MUST_CHECK enum embtier_err move_pace_take(struct move_pace *pace, uint64_t bytes,
                                            struct err_msg *msg);
 /* Waits a little, for a database that takes no rows now. */

@@ -238,9 +238,9 @@ enum embtier_err moved_rows_write(struct store *store, const struct store_view *
         in_wave |= dealt.targets[i] != WAVE_NO_TARGET || (wave && wave->is_target[dealt.shards[i]]);
     }
     if (in_wave)
-        pthread_mutex_lock(&wave->lock);
+        wave_lock_to_write(wave);
     err = write_all(store, wave, &dealt, has_targets, msg);
     if (in_wave)
-        pthread_mutex_unlock(&wave->lock);
+        wave_unlock_written(wave);
     return err;
 }

@@ -217,6 +217,19 @@ static enum embtier_err begin(struct reshard *reshard, const struct bucket_map *
     return EMBTIER_OK;
 }
 
+/* Rows of the source may be synced, so the copies must be, before the map leads to them. */
+static enum embtier_err sync_targets(struct store *store, const struct wave *wave,
+                                     struct err_msg *msg)
+{
+    for (uint32_t s = 0; s < store->map->shard_count; s++) {
+        struct database *const database = store_database_of(store, s, true);
+
+        if (wave->is_target[s])
+            TRY(databases_sync_logs(&database, 1, false, msg));
+    }
+    return EMBTIER_OK;
+}
+
 static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
@@ -224,7 +237,7 @@ static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
     enum embtier_err err = wave_copy(wave, reshard->opts->pace, msg);
 
     if (err == EMBTIER_OK)
-        err = store_sync_all_logs(store, msg);
+        err = sync_targets(store, wave, msg);
     if (err == EMBTIER_OK)
         err = checkpoint_next_id(&store->shelf, &wave->fits_from, msg);
     TRY(err);

@@ -3,11 +3,15 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 
 /* A target that takes no rows for so long fails the wave: clients must not wait for it. */
 #define BUSY_PATIENCE_NS (UINT64_C(2) * 1000 * 1000 * 1000)
+/* A batch of copies lets writers go first for at most so long: 20 ms. */
+#define COPY_NAP_NS (100L * 1000)
+#define COPY_NAPS   200
 
 enum embtier_err wave_new(struct store *store, const struct bucket_map *now,
                           const struct bucket_map *after, uint32_t source, struct wave **ret_wave,
@@ -43,6 +47,37 @@ void wave_free(struct wave *wave)
     free(wave->targets);
     free(wave->dropped);
     free(wave);
+}
+
+void wave_lock_to_write(struct wave *wave)
+{
+    atomic_fetch_add_explicit(&wave->arrived, 1, memory_order_relaxed);
+    pthread_mutex_lock(&wave->lock);
+}
+
+void wave_unlock_written(struct wave *wave)
+{
+    pthread_mutex_unlock(&wave->lock);
+    atomic_fetch_add_explicit(&wave->served, 1, memory_order_relaxed);
+}
+
+void wave_lock_to_copy(struct wave *wave)
+{
+    const uint32_t first = atomic_load_explicit(&wave->arrived, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < COPY_NAPS; i++) {
+        const uint32_t served = atomic_load_explicit(&wave->served, memory_order_relaxed);
+
+        if ((int32_t)(served - first) >= 0)
+            break;
+        nanosleep(&(struct timespec){ .tv_nsec = COPY_NAP_NS }, NULL);
+    }
+    pthread_mutex_lock(&wave->lock);
+}
+
+void wave_unlock_copied(struct wave *wave)
+{
+    pthread_mutex_unlock(&wave->lock);
 }
 
 bool wave_is_patient(struct wave *wave, enum embtier_err err)

@@ -20,6 +20,7 @@
 #define EMBTIER_STORE_RESHARDING_WAVE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,7 +40,8 @@ struct wave {
     bool is_target[BUCKET_MAP_SHARDS_MAX];
     uint64_t fits_from; /* COPIED: checkpoints from this id on have all rows of the targets */
 
-    pthread_mutex_t lock; /* of writes of its rows, and of all members that follow */
+    _Atomic uint32_t arrived, served; /* writers that asked for the lock, and that are done */
+    pthread_mutex_t lock;             /* of writes of its rows, and of all members that follow */
     enum wave_state state;
     enum embtier_err err; /* the reason, if FAILED */
     struct err_msg why;
@@ -62,6 +64,13 @@ static inline uint32_t wave_target(const struct wave *wave, uint32_t bucket)
 {
     return wave->targets[bucket] == UINT16_MAX ? WAVE_NO_TARGET : wave->targets[bucket];
 }
+
+/* Take and release the lock. A mutex is not fair: a thread that copies batch after batch would keep
+ * writers from it. So as many go first as wait when it comes, and those that come later do not. */
+void wave_lock_to_write(struct wave *wave);
+void wave_unlock_written(struct wave *wave);
+void wave_lock_to_copy(struct wave *wave);
+void wave_unlock_copied(struct wave *wave);
 
 /* True if @err of a target (OK: it takes rows) passes by itself: it takes none now, and has not for
  * long. The caller holds the lock. */

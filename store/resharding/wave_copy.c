@@ -164,9 +164,9 @@ static enum embtier_err copy_batch(struct wave *wave, struct move_batch *batch, 
     TRY(admit(wave->store, batch, logged, msg));
     for (;;) {
         TRY(wave_check(wave, msg));
-        pthread_mutex_lock(&wave->lock);
+        wave_lock_to_copy(wave);
         err = copy_locked(wave, batch, logged, msg);
-        pthread_mutex_unlock(&wave->lock);
+        wave_unlock_copied(wave);
         if (err != EMBTIER_BUSY)
             break;
         TRY(move_pace_rest(pace, msg));
@@ -280,9 +280,9 @@ static enum embtier_err copy_steps(struct wave *wave, struct move_pace *pace, st
         target++;
     for (;;) {
         TRY(wave_check(wave, msg));
-        pthread_mutex_lock(&wave->lock);
+        wave_lock_to_copy(wave);
         err = copy_steps_locked(wave, store_database_of(wave->store, target, true), msg);
-        pthread_mutex_unlock(&wave->lock);
+        wave_unlock_copied(wave);
         if (err != EMBTIER_BUSY)
             return err;
         TRY(move_pace_rest(pace, msg));

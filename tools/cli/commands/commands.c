@@ -246,7 +246,8 @@ static const struct command server_commands[] = {
     { "reshard", "[--shards N [--rate MIB]]", "move rows to more shards, or to fewer",
       "      --shards N  keep rows in N shards, with as many in each; without it, show how many\n"
       "                  there are\n"
-      "      --rate MIB  read at most this many MiB a second (default 64; 0: no limit)\n"
+      "      --rate MIB  read at most this many MiB a second (default 64; 0: no limit); a short\n"
+      "                  row counts as 512 bytes\n"
       "\n"
       "Clients go on meanwhile, and lose nothing. New shards lie in the directories with the\n"
       "fewest. A checkpoint is made for each shard that gives rows away. Ctrl-C ends the command\n"
