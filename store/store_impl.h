@@ -46,11 +46,11 @@ struct store {
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
     uint64_t capacity_bytes;
-    _Atomic uint64_t memtable_bytes;     /* as RocksDB has it */
-    _Atomic uint32_t background_threads; /* as the configuration counts them */
-    uint32_t shards_per_directory;       /* as the store was made */
+    _Atomic uint64_t memtable_bytes;          /* as RocksDB has it */
+    _Atomic uint32_t background_threads;      /* as the configuration counts them */
+    uint32_t shards_per_directory;            /* as the store was made */
     uint32_t devices[CONFIG_DIRECTORIES_MAX]; /* number of the file system of each directory */
-    _Atomic uint32_t read_files;         /* open table files of a checkpoint's database, at most */
+    _Atomic uint32_t read_files; /* open table files of a checkpoint's database, at most */
     /* Two for each number of a shard, see store_database_of(); NULL: not open, or the shard is
      * gone. */
     struct database *_Atomic *databases;
@@ -66,7 +66,7 @@ struct store {
         uint32_t *drops;      /* tables whose rows are being dropped */
         uint32_t drop_count;
         struct reshard_facts facts;
-        struct reshard *job; /* thread: the one that moves buckets */
+        struct reshard *job; /* while facts.runs; only the thread that moves buckets sets it */
     } moves;
     uint64_t map_generation; /* the highest given out; thread: the one that moves buckets */
     bool direct_io_of[CONFIG_DIRECTORIES_MAX];

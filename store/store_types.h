@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "store/resharding/reshard_facts.h"
 
 /* One row on its way to or from SSD. */
 struct store_row {
@@ -60,6 +61,7 @@ struct store_stats {
     uint32_t shards_unclean; /* without a clean last close: a crash, power loss, a failed stop */
     uint64_t recovered_log_bytes; /* read from logs at the open after an unclean close */
     uint64_t log_recovery_ns;     /* the time that took */
+    struct reshard_facts moves;
     bool io_uring;
     bool direct_io; /* in all directories; false if one cannot, or if the config says so */
 };

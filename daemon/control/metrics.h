@@ -195,6 +195,17 @@ struct server_parts;
     METRIC(store_compacting_shards, GAUGE, "Shards compacting now", "", STORE(shards_compacting))  \
     METRIC(store_compacting_shards_peak, GAUGE, "Most shards that ever compacted at once", "",     \
            STORE(shards_compacting_peak))                                                          \
+    METRIC(store_shards, GAUGE, "Shards that have rows", "", STORE(moves.shards))                  \
+    METRIC(reshard_running, GAUGE,                                                                 \
+           "1 while buckets of rows move to other shards; see embtier reshard", "",                \
+           STORE(moves.runs))                                                                      \
+    METRIC(reshard_failed, GAUGE, "1 if the last move of buckets ended with an error", "",         \
+           STORE(moves.has_failed))                                                                \
+    METRIC(reshard_moved_buckets, GAUGE, "Buckets that the present or last move has moved", "",    \
+           STORE(moves.moved))                                                                     \
+    METRIC(reshard_buckets, GAUGE, "Buckets that it moves in all", "", STORE(moves.total))         \
+    METRIC(reshard_idle_seconds, GAUGE,                                                            \
+           "Time since the present move last read a row or made a step", "", STORE(moves.idle_s))  \
     METRIC(profile_running, GAUGE, "1 while a profile of the lookups is made", "", PROFILE(runs))  \
     METRIC(profile_bytes, GAUGE, "Memory of that profile", "", PROFILE(memory_bytes))              \
     METRIC(profile_lookups, GAUGE, "Lookups since that profile began", "", PROFILE(lookups))       \

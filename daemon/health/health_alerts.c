@@ -34,6 +34,8 @@ const struct health_alert health_alerts[] = {
       "(embtier_checkpoint_newest_seconds or embtier_uptime_seconds) > "
       "3 * embtier_checkpoint_interval_seconds",
       "5m", NULL, NULL, NULL },
+    { "reshard_failed", "embtier_reshard_failed > 0", "1m", NULL, NULL, NULL },
+    { "reshard_stuck", "embtier_reshard_idle_seconds >= 300", "1m", NULL, NULL, NULL },
     { "reload_failed", "embtier_access_reload_failed > 0", "1m", NULL, NULL, NULL },
     { "ssd_wears_out",
       "embtier_store_rated_written_bytes > 0 and embtier_uptime_seconds >= 3600 and "

@@ -14,6 +14,8 @@
 #define WEAR_UPTIME_S 3600
 /* Intervals after which the server's own checkpoint is late. */
 #define LATE_INTERVALS 3
+/* A move of buckets that did nothing for so long may need help. */
+#define STUCK_S 300
 /* Less debt than this is worked off in seconds. */
 #define DEBT_LEAST_BYTES ((double)GIB)
 
@@ -136,6 +138,23 @@ static bool checkpoint_late(const struct health_figures *figures, struct health_
     return interval > 0 && unsaved > 0 && age > LATE_INTERVALS * interval;
 }
 
+/* ---- Moves of buckets ---- */
+
+static bool reshard_failed(const struct health_figures *figures, struct health_why *why)
+{
+    SAY(why, "rows moved to other shards until that failed; %.0f of %.0f buckets have moved",
+        figure(figures, "reshard_moved_buckets"), figure(figures, "reshard_buckets"));
+    return figure(figures, "reshard_failed") > 0;
+}
+
+static bool reshard_stuck(const struct health_figures *figures, struct health_why *why)
+{
+    const double idle_s = figure(figures, "reshard_idle_seconds");
+
+    SAY(why, "rows are to move to other shards, and none has for %.0f s", idle_s);
+    return idle_s >= STUCK_S;
+}
+
 /* ---- Configuration, drives, log ---- */
 
 static bool reload_failed(const struct health_figures *figures, struct health_why *why)
@@ -211,6 +230,10 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
     X(checkpoint_late, WARNING,                                                                    \
       "checkpoint_unsaved_bytes is above 0, and the newest is older than three intervals",         \
       "see `embtier jobs`, and try `embtier checkpoint create`")                                   \
+    X(reshard_failed, WARNING, "reshard_failed is 1",                                              \
+      "the log says why; the next start tries again, or `embtier reshard`")                 \
+    X(reshard_stuck, WARNING, "reshard_idle_seconds is at least 300",                              \
+      "see `embtier compaction status`; `embtier jobs cancel` ends the move")            \
     X(reload_failed, WARNING, "access_reload_failed is 1",                                         \
       "mend the file that the log names, then `embtier keys reload`")                              \
     X(ssd_wears_out, WARNING,                                                                      \

@@ -23,11 +23,18 @@ enum embtier_err move_pace_look(const struct move_pace *pace, struct err_msg *ms
     return pace->look ? pace->look(pace->context, msg) : EMBTIER_OK;
 }
 
+void move_pace_stir(struct move_pace *pace)
+{
+    atomic_store_explicit(&pace->stirred_at_ns, clock_now_ns(&clock_monotonic),
+                          memory_order_relaxed);
+}
+
 enum embtier_err move_pace_take(struct move_pace *pace, uint64_t bytes, struct err_msg *msg)
 {
     const uint64_t rate = atomic_load_explicit(&pace->rate_bytes, memory_order_relaxed);
     uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
+    atomic_store_explicit(&pace->stirred_at_ns, now_ns, memory_order_relaxed);
     TRY(move_pace_look(pace, msg));
     if (rate == 0)
         return EMBTIER_OK;

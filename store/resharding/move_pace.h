@@ -20,7 +20,8 @@ struct move_pace {
     void *context;
     _Atomic uint64_t moved_bytes; /* all together */
     _Atomic uint64_t moved_rows;
-    uint64_t free_at_ns; /* when the bytes so far are paid for */
+    _Atomic uint64_t stirred_at_ns; /* when it last read a row or made a step */
+    uint64_t free_at_ns;            /* when the bytes so far are paid for */
 };
 
 /* Returns an error if the job is to end. */
@@ -29,6 +30,8 @@ MUST_CHECK enum embtier_err move_pace_look(const struct move_pace *pace, struct 
  * costs the processor as much. An error: the job is to end. */
 MUST_CHECK enum embtier_err move_pace_take(struct move_pace *pace, uint64_t bytes,
                                            struct err_msg *msg);
+/* Notes that the job makes headway. */
+void move_pace_stir(struct move_pace *pace);
 /* Waits a little, for a database that takes no rows now. */
 MUST_CHECK enum embtier_err move_pace_rest(const struct move_pace *pace, struct err_msg *msg);
 /* Waits while the database is far behind with flushes or compactions: clients come first. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log/log.h"
 #include "store/resharding/reshard_plan.h"
 #include "store/resharding/reshard_record.h"
@@ -14,6 +15,7 @@
 #include "store/resharding/wave_copy.h"
 #include "store/store_impl.h"
 
+#define NS_PER_S UINT64_C(1000000000)
 /* Rests between two tries, about a second. */
 #define RETRY_RESTS 200
 /* So often in a row a wave may fail because its targets take no rows. */
@@ -56,6 +58,7 @@ static void report(const struct reshard *reshard, enum reshard_step step)
     facts->moved = reshard->total - left;
     facts->total = reshard->total;
     pthread_mutex_unlock(&reshard->store->moves.lock);
+    move_pace_stir(reshard->opts->pace);
     if (reshard->opts->report)
         reshard->opts->report(reshard->opts->context, step, reshard->total - left, reshard->total);
 }
@@ -441,7 +444,7 @@ static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
     return reshard_record_remove(store_first_directory(store), msg);
 }
 
-static enum embtier_err run_begin(struct store *store, uint32_t shards, struct err_msg *msg)
+static enum embtier_err run_begin(struct store *store, struct reshard *reshard, struct err_msg *msg)
 {
     struct reshard_facts *const facts = &store->moves.facts;
     enum embtier_err err = EMBTIER_OK;
@@ -454,16 +457,31 @@ static enum embtier_err run_begin(struct store *store, uint32_t shards, struct e
                     "with `embtier jobs cancel`",
                     facts->wanted, PLURAL(facts->wanted));
     else
-        *facts = (struct reshard_facts){ .runs = true, .wanted = shards };
+        *facts = (struct reshard_facts){ .runs = true, .wanted = reshard->opts->shards };
+    if (err == EMBTIER_OK) {
+        move_pace_stir(reshard->opts->pace);
+        store->moves.job = reshard;
+    }
     pthread_mutex_unlock(&store->moves.lock);
     return err;
 }
 
-static void run_end(struct store *store)
+static void run_end(struct store *store, enum embtier_err err)
 {
+    struct reshard_facts *const facts = &store->moves.facts;
+
     pthread_mutex_lock(&store->moves.lock);
-    store->moves.facts.runs = false;
+    store->moves.job = NULL;
+    facts->runs = false;
+    facts->has_failed = err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && err != EMBTIER_CANCELLED;
     pthread_mutex_unlock(&store->moves.lock);
+}
+
+static uint64_t seconds_idle(struct move_pace *pace)
+{
+    const uint64_t since_ns = atomic_load_explicit(&pace->stirred_at_ns, memory_order_relaxed);
+
+    return clock_since(clock_now_ns(&clock_monotonic), since_ns) / NS_PER_S;
 }
 
 void reshard_look(struct store *store, struct reshard_facts *ret_facts)
@@ -472,6 +490,8 @@ void reshard_look(struct store *store, struct reshard_facts *ret_facts)
 
     pthread_mutex_lock(&store->moves.lock);
     *ret_facts = store->moves.facts;
+    if (ret_facts->runs)
+        ret_facts->idle_s = seconds_idle(store->moves.job->opts->pace);
     pthread_mutex_unlock(&store->moves.lock);
     ret_facts->shards = 0;
     ret_facts->open = bucket_map_present(view->map);
@@ -489,10 +509,8 @@ enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opt
     if (opts->shards == 0 || opts->shards > CONFIG_SHARDS_MAX)
         return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " shards, allowed: 1 to %d", opts->shards,
                        CONFIG_SHARDS_MAX);
-    TRY(run_begin(store, opts->shards, msg));
-    store->moves.job = &reshard;
+    TRY(run_begin(store, &reshard, msg));
     err = run_job(&reshard, msg);
-    store->moves.job = NULL;
-    run_end(store);
+    run_end(store, err);
     return err;
 }

@@ -30,10 +30,12 @@ enum reshard_step {
 struct reshard_facts {
     uint32_t shards; /* that have buckets */
     uint32_t open;   /* with those that the next start removes */
-    bool runs;       /* if not, the members that follow mean nothing */
+    bool runs;       /* if not, the members that follow are of the last one */
+    bool has_failed; /* neither stopped nor cancelled */
     uint32_t wanted;
     enum reshard_step step; /* the last one reached */
     uint32_t moved, total;  /* buckets */
+    uint64_t idle_s;        /* since it last did anything; 0 if it does not run */
 };
 
 #endif

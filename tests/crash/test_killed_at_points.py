@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, applies
-a plan, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's
+a plan, moves rows to other shards, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's
 durability promises, and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
 
 A fault library (tests/faults/kill_at.c) counts the calls from the moment that the test chooses, and kills. The start after that
@@ -355,6 +355,34 @@ class Restore(Moment):
                 must_be(server, name, 7)
 
 
+class Reshard(Moment):
+    """Moves rows to more shards, then to fewer, while rows change. The next start goes on with it."""
+
+    checkpoints: set[int] = set()  # each shard that gives rows away has one made, and older ones go
+
+    def __init__(self) -> None:
+        self.sent = self.acknowledged = 2
+
+    def run(self, server, store) -> None:
+        for shards in (3, 1):
+            command = [str(CLI), "--socket", store.daemon.socket, "reshard", "--shards", str(shards), "--rate", "0"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as move:
+                while move.poll() is None:
+                    self.sent += 1
+                    write(server, [name for name in TABLES if is_logged(name)], self.sent)
+                    self.acknowledged = self.sent
+                if move.returncode:
+                    raise embtier.DisconnectedError(move.stderr.read())
+
+    def check(self, server) -> None:
+        for name in TABLES:
+            if is_logged(name):
+                found = np.unique(numbers(server, name))
+                assert self.acknowledged <= found.min() and found.max() <= self.sent, (name, found)
+            else:
+                must_be(server, name, 2)
+
+
 class Compact(Moment):
     """Writes rows until there have been some compactions."""
 
@@ -525,8 +553,8 @@ class RestoreFrom(Moment):
 
 
 MOMENTS = {
-    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint,
-    "delete": Delete, "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
+    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "reshard": Reshard, "compact": Compact, "stop": Stop,
+    "checkpoint": Checkpoint, "delete": Delete, "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
 }  # fmt: skip
 
 

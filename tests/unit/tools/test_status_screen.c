@@ -47,7 +47,7 @@ static struct fixture *fixture_new(size_t tiers, size_t warnings)
         .lookups = { HUGE, HUGE, HUGE, HUGE, HUGE },
         .tier_count = tiers,
         .arrays = { HUGE, HUGE, HUGE, HUGE },
-        .ssd = { HUGE, HUGE, HUGE, HUGE, HUGE },
+        .ssd = { HUGE, HUGE, HUGE, HUGE, HUGE, 1, HUGE / 3, HUGE },
         .checkpoint = { HUGE, HUGE, HUGE },
         .plan = &f->plan,
         .tables = f->pointers,

@@ -18,6 +18,13 @@ double overview_share(const struct overview *overview, double rows)
     return overview->lookups.rows > 0 ? rows / overview->lookups.rows : (double)NAN;
 }
 
+double overview_resharded(const struct overview *overview)
+{
+    if (!(overview->ssd.moves > 0))
+        return (double)NAN;
+    return overview->ssd.buckets > 0 ? overview->ssd.moved_buckets / overview->ssd.buckets : 0;
+}
+
 /* ---- Tables ---- */
 
 static int compare_u64(uint64_t a, uint64_t b)
@@ -143,6 +150,9 @@ static void add_figures(struct overview *overview, const struct embtier_status *
         { &overview->ssd.room_bytes, "store_room_bytes", "" },
         { &overview->ssd.pending_bytes, "store_pending_compaction_bytes", "" },
         { &overview->ssd.compacting_shards, "store_compacting_shards", "" },
+        { &overview->ssd.moves, "reshard_running", "" },
+        { &overview->ssd.moved_buckets, "reshard_moved_buckets", "" },
+        { &overview->ssd.buckets, "reshard_buckets", "" },
         { &overview->checkpoint.id, "checkpoint_newest_id", "" },
         { &overview->checkpoint.age_s, "checkpoint_newest_seconds", "" },
         { &overview->checkpoint.interval_s, "checkpoint_interval_seconds", "" },

@@ -69,6 +69,9 @@ struct overview {
         double room_bytes;    /* free for rows */
         double pending_bytes; /* that wait for compaction */
         double compacting_shards;
+        double moves; /* 1: buckets move to other shards */
+        double moved_buckets;
+        double buckets; /* that move in all */
     } ssd;
     struct {
         double id; /* of the newest; NAN: there is none */
@@ -94,5 +97,7 @@ void overview_clear(struct overview *overview);
 uint64_t overview_table_bytes(const struct embtier_table_info *table);
 /* Returns the share of @rows among all rows that were looked up. NAN: there were none. */
 double overview_share(const struct overview *overview, double rows);
+/* Returns the share of buckets that have moved to other shards. NAN: none are to move. */
+double overview_resharded(const struct overview *overview);
 
 #endif

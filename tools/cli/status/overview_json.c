@@ -92,12 +92,13 @@ static json_t *tables_to_json(const struct overview *overview)
 
 static json_t *ssd_to_json(const struct overview *overview)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "stored_bytes",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "stored_bytes",
                      cli_json_number(overview->ssd.stored_bytes), "written_bytes",
                      cli_json_number(overview->ssd.written_bytes), "room_bytes",
                      cli_json_number(overview->ssd.room_bytes), "pending_compaction_bytes",
                      cli_json_number(overview->ssd.pending_bytes), "compacting_shards",
-                     cli_json_number(overview->ssd.compacting_shards));
+                     cli_json_number(overview->ssd.compacting_shards), "resharded",
+                     cli_json_number(overview_resharded(overview)));
 }
 
 static json_t *arrays_to_json(const struct overview *overview)

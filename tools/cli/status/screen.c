@@ -278,6 +278,19 @@ static bool add_requests(struct text_table *text, const struct overview *now,
                       rate(opts, now->pushed_rows, before->pushed_rows));
 }
 
+static bool add_compaction(struct text_table *text, const struct overview *overview)
+{
+    const double resharded = overview_resharded(overview);
+    char moves[48] = "";
+
+    if (!isnan(resharded))
+        (void)snprintf(moves, sizeof(moves), "; resharding %s", SHOWN_SHARE(resharded));
+    return text_table_add(text, "%s to do, %s shard%s at it now%s",
+                          SHOWN_BYTES(overview->ssd.pending_bytes),
+                          SHOWN_COUNT(overview->ssd.compacting_shards),
+                          PLURAL(overview->ssd.compacting_shards), moves);
+}
+
 static bool make_facts(const struct overview *overview, const struct screen_opts *opts,
                        size_t lines, FILE *out)
 {
@@ -288,11 +301,7 @@ static bool make_facts(const struct overview *overview, const struct screen_opts
                                    SHOWN_BYTES(overview->ssd.stored_bytes),
                                    SHOWN_BYTES(overview->ssd.written_bytes),
                                    SHOWN_BYTES(overview->ssd.room_bytes)) &&
-                    text_table_add(text, "compaction") &&
-                    text_table_add(text, "%s to do, %s shard%s at it now",
-                                   SHOWN_BYTES(overview->ssd.pending_bytes),
-                                   SHOWN_COUNT(overview->ssd.compacting_shards),
-                                   PLURAL(overview->ssd.compacting_shards)) &&
+                    text_table_add(text, "compaction") && add_compaction(text, overview) &&
                     add_checkpoint(text, overview) && add_plan(text, overview);
 
     (void)lines;

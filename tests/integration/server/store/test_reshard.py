@@ -66,7 +66,7 @@ class Writer:
     """Writes newer and newer versions of all rows, and reads each back."""
 
     def __init__(self, daemon: Daemon, mode: str, version: int = 0) -> None:
-        self.version, self.failure = version, None
+        self.version, self.failure = version, None  # the version that was acknowledged last
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(daemon, mode))
         self._thread.start()
@@ -75,8 +75,6 @@ class Writer:
         try:
             with daemon.connect() as server:
                 table = server.open_table(mode)
-                if self.version:
-                    table.set(IDS, rows_of(self.version))
                 while not self._ends.is_set():
                     table.set(IDS, rows_of(self.version + 1))
                     self.version += 1
@@ -148,12 +146,18 @@ def test_clients_read_and_write_meanwhile(daemon: Daemon):
 def test_a_cancelled_move_leaves_rows_where_they_are(daemon: Daemon):
     with slow_move(daemon, 6) as process:
         write(daemon, 1)
+        assert "; resharding 0" in run_cli(daemon, "status").stdout
+        ssd, figures = (json.loads(run_cli(daemon, "-o", "json", word).stdout)[part] for word, part in (("status", "ssd"), ("stats", "metrics")))
+        assert 0 <= ssd["resharded"] < 1 and figures["reshard_running"] == 1 and figures["reshard_buckets"] > 0
+        assert figures["store_shards"] == SHARDS and figures["reshard_idle_seconds"] < LIMIT_S
         (job,) = (job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
         refused = run_cli(daemon, "reshard", "--shards", "5")
         assert refused.returncode == 1 and "buckets already move to 6 shards" in refused.stderr
         assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
         _, told = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 1 and "cancelled" in told, told
+    figures = json.loads(run_cli(daemon, "-o", "json", "stats").stdout)["metrics"]
+    assert figures["reshard_running"] == figures["reshard_failed"] == figures["reshard_idle_seconds"] == 0
     assert reshard(daemon) | {"moved": 0, "total": 0} == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
     check_rows(daemon, 1)
     daemon.restart()
@@ -196,7 +200,7 @@ def test_kills_at_any_moment_lose_no_acknowledged_row(daemon: Daemon):
     with daemon.connect() as server:
         server.checkpoint()
     for _ in range(KILLS):
-        writers = {mode: Writer(daemon, mode, version + 1) for mode, version in acknowledged.items()}
+        writers = {mode: Writer(daemon, mode, version) for mode, version in acknowledged.items()}
         mover = threading.Thread(target=run_cli, args=(daemon, "reshard", "--shards", str(rng.randrange(2, 9)), "--rate", "0"))
         mover.start()
         time.sleep(rng.random() * 1.5)

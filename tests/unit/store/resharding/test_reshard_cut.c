@@ -54,12 +54,15 @@ static enum embtier_err refuse(void *context, struct err_msg *msg)
 static void copy_in_vain(struct store_fixture *f, uint32_t shards)
 {
     struct err_msg msg = { { 0 } };
+    struct reshard_facts facts;
     struct job job;
 
     job_init(&job, f, shards);
     job.opts.commit = refuse;
     assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_NO_SPACE);
     assert_int_equal(job.moved, 0);
+    reshard_look(f->store, &facts);
+    assert_true(facts.has_failed && !facts.runs);
 }
 
 /* The targets have rows of before. A job that took them for newer ones would lose those written
