@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, applies
-a plan, moves rows to other shards, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's
-durability promises, and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
+a plan, moves rows to other shards, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row
+is still as its table's durability promises, and a table or checkpoint is there wholly or not at all. The same holds for an export
+whose client is killed.
 
 A fault library (tests/faults/kill_at.c) counts the calls from the moment that the test chooses, and kills. The start after that
 may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures name it, repeats one case. The same call number
