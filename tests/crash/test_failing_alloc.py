@@ -436,11 +436,25 @@ def scan_all_rows(w):
     scan(w, all_rows=True)
 
 
+def reshard(w):
+    """Comes last: each move makes checkpoints, and the first one goes for them."""
+
+    def move(shards: int = 1) -> None:
+        command = [CLI, "--socket", w.daemon.path, "reshard", "--shards", str(shards), "--rate", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise (embtier.NoMemoryError if "out of memory" in done.stderr else embtier.DisconnectedError)(done.stderr)
+
+    w.attempt(move)
+    move(2)
+
+
 KINDS = [
     connect, disconnect, create, create_eager, create_logged, create_that_is_there, drop, drop_of_none,
     list_tables, open_table, status, get, get_never_written, get_with_state, set_rows, set_with_state, pooled,
     push_by_ticket, push_rows, prefetch, join, push_of_a_group, checkpoint_create, checkpoint_list, checkpoint_show,
     checkpoint_verify, checkpoint_restore, checkpoint_restore_all, import_rows, checkpoint_delete, scan, scan_all_rows,
+    reshard,
 ]  # fmt: skip
 
 
