@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_hash.h: the one hash of (table, row), which gives the row's bucket, cache set and tag.
  *
- * A row's bucket follows from its hash, for the life of a store. A map on disk (store/buckets/bucket_map.h)
- * assigns buckets to shards, and the lane follows from the shard.
+ * A row's bucket follows from its hash, for the life of a store. A map on disk
+ * (store/buckets/bucket_map.h) assigns buckets to shards, and the lane follows from the shard.
  *
  * The hash is keyed with a secret made with the data directories. So no client can aim all its ids
  * at one lane or one cache set. The secret is part of the data on disk, because it decides the

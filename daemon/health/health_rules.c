@@ -231,9 +231,9 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
       "checkpoint_unsaved_bytes is above 0, and the newest is older than three intervals",         \
       "see `embtier jobs`, and try `embtier checkpoint create`")                                   \
     X(reshard_failed, WARNING, "reshard_failed is 1",                                              \
-      "the log says why; the next start tries again, or `embtier reshard`")                 \
+      "the log says why; the next start tries again, or `embtier reshard`")                        \
     X(reshard_stuck, WARNING, "reshard_idle_seconds is at least 300",                              \
-      "see `embtier compaction status`; `embtier jobs cancel` ends the move")            \
+      "see `embtier compaction status`; `embtier jobs cancel` ends the move")                      \
     X(reload_failed, WARNING, "access_reload_failed is 1",                                         \
       "mend the file that the log names, then `embtier keys reload`")                              \
     X(ssd_wears_out, WARNING,                                                                      \

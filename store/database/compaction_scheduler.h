@@ -33,7 +33,7 @@ struct compaction_scheduler;
 struct compaction_scheduler_opts {
     struct database *const *databases; /* borrowed until the scheduler is freed */
     uint32_t database_count;
-    uint32_t database_room; /* databases at most, with those that are added later */
+    uint32_t database_room;  /* databases at most, with those that are added later */
     const uint32_t *devices; /* the device of each database, below COMPACTION_DEVICES_MAX; borrowed
                                 for the call; NULL: all are on one */
     uint32_t parallel;       /* slots of each device; at least one */

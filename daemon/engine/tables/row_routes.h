@@ -3,10 +3,10 @@
  * row's hash.
  *
  * hash > bucket > shard > lane. The bucket follows from the hash (base/row_hash.h), its shard from
- * the store's map (store/buckets/bucket_map.h), and the lane is shard % lanes. Shards and lanes are laid
- * out by bucket, so that each takes one look-up for an id. All code that deals out rows asks here,
- * and nothing else computes a shard. When buckets move, this changes. Thread: any; nothing changes
- * while there are lanes. */
+ * the store's map (store/buckets/bucket_map.h), and the lane is shard % lanes. Shards and lanes are
+ * laid out by bucket, so that each takes one look-up for an id. All code that deals out rows asks
+ * here, and nothing else computes a shard. When buckets move, this changes. Thread: any; nothing
+ * changes while there are lanes. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
 
