@@ -249,7 +249,6 @@ static enum embtier_err make_routes(struct store *store, struct err_msg *msg)
             continue;
         assert(count < CONFIG_SHARDS_MAX);
         route_of[s] = (uint16_t)count;
-        store->route_places[count] = store->map->places[s];
         store->route_shards[count++] = (uint16_t)s;
     }
     routes->shard_count = count;

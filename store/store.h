@@ -183,7 +183,7 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t route,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
 /* The same for write-back, which store_hold() may hold back: BUSY, and the caller tries again. */
-MUST_CHECK enum embtier_err store_write_back(struct store *store, uint32_t shard,
+MUST_CHECK enum embtier_err store_write_back(struct store *store, uint32_t route,
                                              const struct store_row *rows, uint32_t count,
                                              struct err_msg *msg);
 /* Holds write-back to a data directory to @bytes of rows more, or lets it go on. A batch may

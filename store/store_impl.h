@@ -35,7 +35,6 @@ struct store {
     struct bucket_map *map;    /* where buckets lie now; once the store is open, the view's */
     struct bucket_map *routes; /* the same with numbers of routes, as the engine sees shards */
     uint16_t route_shards[CONFIG_SHARDS_MAX]; /* of each route, when the store was opened */
-    uint8_t route_places[CONFIG_SHARDS_MAX];  /* directories of these */
     struct checkpoint_shelf shelf;
     struct store_recovery recovery;
     struct rocksdb_setup *setup;

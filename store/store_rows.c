@@ -115,20 +115,54 @@ static uint64_t bytes_of(const struct store_row *rows, uint32_t count)
     return bytes;
 }
 
+static bool is_any_held(struct store *store)
+{
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++)
+        if (atomic_load_explicit(&store->holds[d].is_held, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* Finds the holds of all directories that rows of @route are written to. */
+static void find_holds(struct store *store, uint32_t route, bool *holds)
+{
+    struct store_view *const view = store_view_get(&store->views);
+
+    for (uint32_t at = view->first[route]; at < view->first[route + 1]; at++) {
+        const uint32_t place = view->map->places[view->shards[at]];
+
+        holds[place] = atomic_load_explicit(&store->holds[place].is_held, memory_order_relaxed);
+    }
+    store_view_put(&store->views, view);
+}
+
+/* Once buckets have moved, rows of a route may go to several directories. Each is then charged for
+ * all of them: a hold may hold more than it should, but not less. */
+static enum embtier_err write_held(struct store *store, uint32_t route,
+                                   const struct store_row *rows, uint32_t count,
+                                   struct err_msg *msg)
+{
+    const int64_t bytes = (int64_t)bytes_of(rows, count);
+    bool holds[CONFIG_DIRECTORIES_MAX] = { false };
+
+    find_holds(store, route, holds);
+    for (uint32_t d = 0; d < CONFIG_DIRECTORIES_MAX; d++)
+        if (holds[d] &&
+            atomic_load_explicit(&store->holds[d].left_bytes, memory_order_relaxed) <= 0)
+            return err_set(msg, EMBTIER_BUSY, "%s: endurance.max_dwpd holds write-back",
+                           store_identity_directory(store->identity, d));
+    TRY(store_write(store, route, rows, count, msg));
+    for (uint32_t d = 0; d < CONFIG_DIRECTORIES_MAX; d++)
+        if (holds[d])
+            atomic_fetch_sub_explicit(&store->holds[d].left_bytes, bytes, memory_order_relaxed);
+    return EMBTIER_OK;
+}
+
 enum embtier_err store_write_back(struct store *store, uint32_t route, const struct store_row *rows,
                                   uint32_t count, struct err_msg *msg)
 {
-    struct store_hold *const hold = &store->holds[store->route_places[route]];
-    const bool is_held = atomic_load_explicit(&hold->is_held, memory_order_relaxed);
-
-    if (is_held && atomic_load_explicit(&hold->left_bytes, memory_order_relaxed) <= 0)
-        return err_set(msg, EMBTIER_BUSY, "%s: endurance.max_dwpd holds write-back",
-                       store_identity_directory(store->identity, store->route_places[route]));
-    TRY(store_write(store, route, rows, count, msg));
-    if (is_held)
-        atomic_fetch_sub_explicit(&hold->left_bytes, (int64_t)bytes_of(rows, count),
-                                  memory_order_relaxed);
-    return EMBTIER_OK;
+    return is_any_held(store) ? write_held(store, route, rows, count, msg)
+                              : store_write(store, route, rows, count, msg);
 }
 
 /* Bytes that are left are not saved up. */

@@ -167,6 +167,28 @@ static void test_a_job_that_has_nothing_to_do_changes_nothing(void **state)
     assert_true(f->store->views.now->is_plain);
 }
 
+/* The new shard lies in d0, and gets rows of all routes. */
+static void test_a_hold_counts_where_rows_lie_now(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct fixture_batch *const batch = calloc(1, sizeof(*batch));
+    const uint32_t route = SHARDS - 1; /* in d1 */
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    assert_non_null(batch);
+    (void)fixture_gather(f, route, TABLE, 0, ROWS, batch);
+    store_hold(f->store, f->directories[0], true, 0);
+    must(store_write_back(f->store, route, batch->rows, batch->count, &msg), &msg);
+    reshard(f, SHARDS + 1);
+    assert_int_equal(f->store->map->places[SHARDS], 0);
+    assert_int_equal(store_write_back(f->store, route, batch->rows, batch->count, &msg),
+                     EMBTIER_BUSY);
+    store_hold(f->store, f->directories[0], false, 0);
+    must(store_write_back(f->store, route, batch->rows, batch->count, &msg), &msg);
+    free(batch);
+}
+
 /* ---- Jobs among writes ---- */
 
 static void write_more(struct job *job, enum reshard_step step)
@@ -591,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_a_plan_moves_as_few_buckets_as_can_be),
         STORE_TEST(test_buckets_move_to_more_shards_and_back),
         STORE_TEST(test_a_job_that_has_nothing_to_do_changes_nothing),
+        STORE_TEST(test_a_hold_counts_where_rows_lie_now),
         STORE_TEST(test_rows_written_at_each_step_are_kept),
         STORE_TEST(test_rows_written_while_others_are_on_their_way_are_the_newer_ones),
         STORE_TEST(test_threads_write_while_buckets_move),
