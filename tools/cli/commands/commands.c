@@ -71,7 +71,8 @@ static const struct command server_commands[] = {
       command_top, help_top },
     { "endurance forecast", "PROFILE [--tier NAME=SIZE]... [--drive DRIVE]... [options]",
       "show what another cache, layout or drive would write",
-      "PROFILE: a profile of this server (`embtier profile record`). The alternatives come side by\n"
+      "PROFILE: a profile of this server (`embtier profile record`). The alternatives come side "
+      "by\n"
       "side with the server as it is. Without any of the first four options they are: each tier\n"
       "twice as large, a tier pmem if there is one tier, the other layouts, and no deferred\n"
       "initialization.\n",
@@ -427,7 +428,8 @@ static const struct command server_commands[] = {
       "      --layouts LIST       leveled,universal,blob (default: all)\n"
       "      --prefer WORD        balance (default), writes, reads, space\n"
       "      --minutes M          time of the trial, 0.05 to 1440 (default 10)\n",
-      "  embtier tune --directory /mnt/nvme0 --rows 100000000 --dim 128 --updates 50000 --zipf 1.05\n"
+      "  embtier tune --directory /mnt/nvme0 --rows 100000000 --dim 128 --updates 50000 --zipf "
+      "1.05\n"
       "  embtier tune --directory /mnt/nvme0 --updates 50000 --config /etc/embtier/embtierd.yaml\n",
       command_tune, help_tune },
     { "doctor", "[--config FILE]", "look at this machine as embtierd would use it",

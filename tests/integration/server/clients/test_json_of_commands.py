@@ -32,6 +32,7 @@ CALLS = {
 ELSEWHERE = {
     "clients end": "a session that is to be ended: access/test_sessions.py",
     "jobs cancel": "a job that waits: rows/test_moves.py",
+    "reshard": "rows that move: store/test_reshard.py",
     "endurance forecast": "a profile of traffic: store/test_forecast.py",
     "keys reload": "an access file: access/test_reload_command.py",
     "apply": "a plan for the server's tables: placement/test_apply.py",
