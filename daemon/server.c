@@ -40,6 +40,7 @@
 #include "daemon/transport/rpc/rpc.h"
 #include "daemon/transport/shm/shm_channel.h"
 #include "store/resharding/reshard.h"
+#include "store/resharding/reshard_record.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
@@ -112,6 +113,7 @@ static void fit_shards(const struct server *server)
 static enum embtier_err open_store(struct server *server, uint64_t restore_id, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
+    struct reshard_record record = { 0 };
     struct store_stats stats;
 
     if (config->descriptors.has_fewer_sessions)
@@ -137,6 +139,10 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
                  "log may have been left out; remove the option again",
                  "options=%s", LOG_QUOTED(config->rocksdb.options));
     fit_shards(server);
+    /* The job itself logs what is wrong with a damaged one. */
+    server->parts.moves_buckets = reshard_record_read(store_first_directory(server->parts.store),
+                                                      &record, NULL) != EMBTIER_OK ||
+                                  record.shards > 0;
     log_info("store open",
              "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),

@@ -179,8 +179,8 @@ static void on_tick(struct control *control)
     store_set_busy(control->parts->store, all.reader_waits != control->reader_waits);
     control->reader_waits = all.reader_waits;
     store_report_unwritten(control->parts->store, all.unwritten_rows, all.unwritten_bytes);
-    if (!control->stopping && !control->has_resharded) {
-        control->has_resharded = true;
+    if (control->parts->moves_buckets && !control->stopping && !control->has_gone_on) {
+        control->has_gone_on = true;
         control_reshard(control);
     }
     if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))

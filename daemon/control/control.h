@@ -7,6 +7,7 @@
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -56,6 +57,7 @@ struct server_parts {
     struct lane **lanes;
     uint32_t lane_count;
     uint64_t started_ns;
+    bool moves_buckets;         /* a job that moved them goes on (reshard_record.h) */
     struct strangers strangers; /* which transports count */
 };
 
