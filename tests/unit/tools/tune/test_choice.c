@@ -35,6 +35,7 @@ static void test_each_preference_has_its_own_figure(void **state)
 {
     struct tune_figures figures[LAYOUT_COUNT] = { { 0 } };
 
+    (void)state;
     put(figures, LAYOUT_LEVELED, 20, 1000, 1.1);
     put(figures, LAYOUT_UNIVERSAL, 10, 950, 1.9);
     put(figures, LAYOUT_BLOB, 3, 600, 1.5);
@@ -49,6 +50,7 @@ static void test_noise_changes_no_layout(void **state)
 {
     struct tune_figures figures[LAYOUT_COUNT] = { { 0 } };
 
+    (void)state;
     put(figures, LAYOUT_LEVELED, 10, 1000, 1);
     put(figures, LAYOUT_UNIVERSAL, 9.6, 1040, 0.96);
     for (uint32_t i = 0; i < TUNE_PREFERENCE_COUNT; i++)
@@ -62,6 +64,7 @@ static void test_only_tried_layouts_are_recommended(void **state)
 {
     struct tune_figures figures[LAYOUT_COUNT] = { { 0 } };
 
+    (void)state;
     put(figures, LAYOUT_BLOB, 30, 1, 9);
     for (uint32_t i = 0; i < TUNE_PREFERENCE_COUNT; i++)
         assert_int_equal(choose(figures, (enum tune_preference)i), LAYOUT_BLOB);

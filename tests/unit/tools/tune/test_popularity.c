@@ -35,6 +35,7 @@ static void test_the_exponent_of_a_curve_is_found(void **state)
 {
     static const double exponents[] = { 0, 0.5, 0.8, 1, 1.05, 1.5, 2 };
 
+    (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(exponents); i++) {
         struct access_cdf cdf;
         double found;
@@ -50,6 +51,7 @@ static void test_no_lookups_are_all_alike(void **state)
 {
     const struct access_cdf none = { 0 };
 
+    (void)state;
     assert_true(popularity_exponent(&none, 1) == 0);
 }
 

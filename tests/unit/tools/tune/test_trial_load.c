@@ -56,6 +56,7 @@ static void test_without_a_cache_each_update_is_written(void **state)
         load_of(&(struct trial_load_opts){ .rows = ROWS, .each_of = 1, .seed = 1 });
     uint32_t times[ROWS] = { 0 };
 
+    (void)state;
     write_rows(load, DRAWS, times);
     assert_int_equal(trial_load_updates(load), DRAWS);
     for (uint32_t i = 0; i < ROWS; i++) /* 200 on average */
@@ -73,6 +74,7 @@ static void test_a_sample_has_every_nth_rank(void **state)
     uint32_t times[ROWS] = { 0 };
     double sum = 0;
 
+    (void)state;
     write_rows(load, DRAWS, times);
     qsort(times, ROWS, sizeof(*times), compare_down);
     for (uint32_t g = 0; g < ROWS; g++)
@@ -92,6 +94,7 @@ static void test_a_cache_writes_hot_rows_rarely(void **state)
     uint32_t times[ROWS] = { 0 };
     uint64_t hottest;
 
+    (void)state;
     write_rows(load, DRAWS / 10, times);
     assert_true(trial_load_updates(load) > 4 * (DRAWS / 10));
     hottest = times[0]; /* rank 0 has number 0 */
@@ -106,6 +109,7 @@ static void test_a_checkpoint_writes_each_dirty_row_once(void **state)
         .rows = ROWS, .each_of = 1, .cache_rows = ROWS, .checkpoint_updates = 100, .seed = 1 });
     uint32_t rows[ROWS];
 
+    (void)state;
     for (uint32_t i = 1; i <= 3; i++) {
         bool is_checkpoint;
         const uint32_t some = trial_load_write(load, ROWS, rows, &is_checkpoint);
@@ -126,6 +130,7 @@ static void test_reads_are_of_rows_that_are_not_cached(void **state)
     struct random random = { 3 };
     uint32_t times[ROWS] = { 0 };
 
+    (void)state;
     write_rows(load, 10 * ROWS, times);
     for (uint32_t i = 0; i < 1000; i++)
         assert_true(trial_load_read(load, &random) != 0); /* the hottest is in the cache */
