@@ -122,6 +122,7 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
 
         if (!bucket_map_has(store->map, s))
             continue;
+        store->place_of[s] = store->map->places[s];
         open_progress_set(store->progress, "shards", opened++, shards);
         err = store_open_shard(store, s, store->map->places[s], make, databases,
                                msg); /* reads the shard's logs */

@@ -40,7 +40,7 @@ static enum embtier_err take_map(struct store *store, struct checkpoint_draft *d
 enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
                                uint64_t until_ns, const _Atomic bool *give_up, struct err_msg *msg)
 {
-    const uint32_t shard_count = store->shard_count;
+    uint32_t shard_count = store->shard_count;
 
     for (uint32_t s = 0; s < shard_count && !logged; s++) {
         if (give_up && atomic_load(give_up))
@@ -49,6 +49,9 @@ enum embtier_err store_capture(struct store *store, struct checkpoint_draft *dra
             TRY(database_flush(store_database_of(store, s, logged), msg));
     }
     TRY(take_map(store, draft, msg));
+    /* A shard that was made meanwhile is counted before the map has it (add_shard()). So these are
+     * all of the map's. */
+    shard_count = store->shard_count;
     for (uint32_t s = 0; s < shard_count; s++) {
         if (give_up && atomic_load(give_up))
             return err_shutdown(msg);

@@ -32,7 +32,10 @@
 
 struct store {
     struct store_identity *identity;
-    struct bucket_map *map;    /* where buckets lie now; once the store is open, the view's */
+    /* Where buckets lie now. Once the store is open it is the view's, and only for the thread that
+     * moves buckets: others take a view. */
+    struct bucket_map *map;
+    uint8_t place_of[BUCKET_MAP_SHARDS_MAX]; /* the directory of each open shard; never changes */
     struct bucket_map *routes; /* the same with numbers of routes, as the engine sees shards */
     uint16_t route_shards[CONFIG_SHARDS_MAX]; /* of each route, when the store was opened */
     struct checkpoint_shelf shelf;
@@ -126,7 +129,7 @@ static inline const char *store_directory_of(const struct store *store, uint32_t
 /* Returns the number of the device that the shard lies on, for the compaction scheduler. */
 static inline uint32_t store_device_of(const struct store *store, uint32_t shard)
 {
-    return store->devices[store->map->places[shard]];
+    return store->devices[store->place_of[shard]];
 }
 
 /* Return malloced paths; NULL if out of memory. */

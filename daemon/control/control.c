@@ -179,10 +179,6 @@ static void on_tick(struct control *control)
     store_set_busy(control->parts->store, all.reader_waits != control->reader_waits);
     control->reader_waits = all.reader_waits;
     store_report_unwritten(control->parts->store, all.unwritten_rows, all.unwritten_bytes);
-    if (control->parts->moves_buckets && !control->stopping && !control->has_gone_on) {
-        control->has_gone_on = true;
-        control_reshard(control);
-    }
     if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))
         control_checkpoint(control);
     groups_expire(control->parts->groups);
@@ -269,6 +265,8 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
 
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, signal_fd, &event) != 0)
         return err_set_errno(msg, errno, "signals cannot be watched");
+    if (control->parts->moves_buckets)
+        control_reshard(control);
     while (!control->stopping || control->connections) {
         const int count =
             epoll_wait(control->epoll_fd, events, EVENTS_MAX, control->ready ? 0 : TICK_MS);

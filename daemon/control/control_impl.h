@@ -55,7 +55,6 @@ struct control {
     int mail_fd;
     char signal_mark; /* its address marks the signal's event */
     bool listen_paused;
-    bool has_gone_on; /* control_reshard() has been called */
     bool stop_wanted;
     bool stopping;
     bool has_ended;      /* some connection's process has ended */

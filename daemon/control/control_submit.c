@@ -152,8 +152,9 @@ static uint64_t interval_seconds(const struct control *control)
     return checkpoints_interval_ns(control->parts->checkpoints) / UINT64_C(1000000000);
 }
 
-/* Logs that one of the server's own checkpoints was not made; but for a reload, no other job of the
- * server can fail. One that was cancelled, or never began, is due again after another interval. */
+/* Logs that one of the server's own checkpoints was not made. Its other jobs, a reload and a move
+ * of buckets, log their own ends. One that was cancelled, or never began, is due again after
+ * another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
 {
     if (job->err == EMBTIER_CANCELLED)
@@ -200,7 +201,7 @@ void control_job_done(struct control *control, struct job *job)
     if (!connection) {
         if (reload_job_is_own(job))
             end_reload(control, job);
-        else if (job->err != EMBTIER_OK)
+        else if (job->err != EMBTIER_OK && !reshard_job_is_own(job))
             tell_no_checkpoint(control, job);
         job_free(job);
         return;

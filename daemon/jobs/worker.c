@@ -35,7 +35,7 @@ static const struct {
     [LINE_LOOKS] = { 2, false, false },
     [LINE_KNOBS] = { 1, false, true },
     [LINE_COMPACTIONS] = { 1, true, true },
-    [LINE_RESHARDS] = { 1, true, true },
+    [LINE_RESHARDS] = { 1, false, true }, /* writers of rows that move wait for it */
 };
 
 struct line_thread {

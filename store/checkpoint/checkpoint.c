@@ -310,6 +310,12 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
 
     if (!folder)
         return no_memory(msg);
+    if (record->map &&
+        record->database_count != bucket_map_present(record->map) * STORE_DATABASES_PER_SHARD)
+        return err_set(msg, EMBTIER_BUSY,
+                       "no checkpoint: it has %" PRIu32 " databases of %" PRIu32
+                       " shards; the next one will succeed",
+                       record->database_count, bucket_map_present(record->map));
     for (uint32_t i = 0; i < record->database_count; i++) {
         TRY(keep_database(draft, i, give_up, msg));
         if (progress)

@@ -383,3 +383,14 @@ enum embtier_err checkpoint_next_id(const struct checkpoint_shelf *shelf, uint64
     free(ids.ids);
     return err;
 }
+
+enum embtier_err checkpoint_id_after(const struct checkpoint_shelf *shelf, uint64_t *ret_id,
+                                     struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+
+    TRY(checkpoint_list(shelf, &ids, &count, msg));
+    *ret_id = count > 0 ? ids[count - 1] + 1 : 1;
+    return EMBTIER_OK;
+}

@@ -73,6 +73,10 @@ MUST_CHECK char *checkpoint_shard_folder(const struct checkpoint_shelf *shelf, u
 /* Returns an id that no folder has, neither of a checkpoint nor of a draft. */
 MUST_CHECK enum embtier_err checkpoint_next_id(const struct checkpoint_shelf *shelf,
                                                uint64_t *ret_id, struct err_msg *msg);
+/* Returns an id above those of all checkpoints. That of a draft does not count: if the draft is
+ * given up, the next one has it again. */
+MUST_CHECK enum embtier_err checkpoint_id_after(const struct checkpoint_shelf *shelf,
+                                                uint64_t *ret_id, struct err_msg *msg);
 /* Make and remove the mark; this is on disk on return. NOT_FOUND: there is no such folder. */
 MUST_CHECK enum embtier_err checkpoint_mark(const struct checkpoint_shelf *shelf, uint64_t id,
                                             struct err_msg *msg);

@@ -134,7 +134,9 @@ void database_measure_blobs(struct database *database);
  * thread. */
 void database_set_paused(struct database *database, bool is_paused);
 
-/* True if flushes or compactions are half behind: work that can wait should. */
+/* True if a full write buffer waits for its flush, as it does now and then. */
+bool database_flushes(struct database *database);
+/* True if compactions are half behind: work that can wait should. */
 bool database_is_near_limit(struct database *database);
 /* True if flushes or compactions fail. */
 bool database_is_failed(struct database *database);

@@ -164,10 +164,14 @@ bool database_is_behind(struct database *database)
         database_count_get(&database->pending_bytes));
 }
 
+bool database_flushes(struct database *database)
+{
+    return database_property(database, "rocksdb.num-immutable-mem-table") > 0;
+}
+
 bool database_is_near_limit(struct database *database)
 {
-    return database_property(database, "rocksdb.num-immutable-mem-table") > 0 ||
-           atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
+    return atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
                DATABASE_LEVEL0_FILES_MAX / 2 ||
            database_count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX / 2;
 }

@@ -80,7 +80,7 @@ enum embtier_err map_back_begin(struct store *store, const struct checkpoint_rec
     bucket_map_free(store->map);
     store->map = map;
     /* Newer checkpoints have other maps; the first start makes one of the restored state. */
-    return checkpoint_next_id(&store->shelf, &map->checkpoint_from, msg);
+    return checkpoint_id_after(&store->shelf, &map->checkpoint_from, msg);
 }
 
 enum embtier_err map_back_write(struct store *store, struct err_msg *msg)

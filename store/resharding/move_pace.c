@@ -12,6 +12,7 @@
 #define AHEAD_NS    (UINT64_C(20) * 1000 * 1000) /* a thread that wakes late may catch up so much */
 #define NS_PER_S    UINT64_C(1000000000)
 #define GIVE_WAY_NS (UINT64_C(60) * NS_PER_S)
+#define FLUSH_NS    (UINT64_C(100) * 1000 * 1000) /* steady writes always have a buffer to flush */
 
 static void nap(uint64_t ns)
 {
@@ -60,8 +61,13 @@ enum embtier_err move_pace_give_way(const struct move_pace *pace, struct databas
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
 
-    while (database_is_near_limit(database) && !database_is_failed(database) &&
-           clock_now_ns(&clock_monotonic) - began_ns < GIVE_WAY_NS)
+    for (;;) {
+        const uint64_t waited_ns = clock_now_ns(&clock_monotonic) - began_ns;
+
+        if (database_is_failed(database) || waited_ns >= GIVE_WAY_NS ||
+            !(database_is_near_limit(database) ||
+              (database_flushes(database) && waited_ns < FLUSH_NS)))
+            return EMBTIER_OK;
         TRY(move_pace_rest(pace, msg));
-    return EMBTIER_OK;
+    }
 }

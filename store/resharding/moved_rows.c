@@ -122,9 +122,9 @@ static enum embtier_err dealt_init(struct dealt *dealt, struct err_msg *msg)
 
 /* Asks all shards before any gets a row. Rows of one call may fill the write buffers of a shard, so
  * that it takes no more. If the next shard refused its rows then, the call would be made again, and
- * might never come to its end. */
+ * might never come to its end. @ret_shard: the one that refuses. */
 static enum embtier_err ask(struct store *store, const struct dealt *dealt, const uint32_t *shards,
-                            struct err_msg *msg)
+                            uint32_t *ret_shard, struct err_msg *msg)
 {
     bool asked[BUCKET_MAP_SHARDS_MAX] = { false };
 
@@ -132,14 +132,16 @@ static enum embtier_err ask(struct store *store, const struct dealt *dealt, cons
         if (shards[i] == WAVE_NO_TARGET || asked[shards[i]])
             continue;
         asked[shards[i]] = true;
+        *ret_shard = shards[i];
         TRY(database_may_write(store_database_of(store, shards[i], dealt->rows[i].logged), msg));
     }
     return EMBTIER_OK;
 }
 
-/* Writes each row to its shard of @shards, or not at all if that is WAVE_NO_TARGET. */
+/* Writes each row to its shard of @shards, or not at all if that is WAVE_NO_TARGET. @ret_shard: the
+ * one that refuses. */
 static enum embtier_err write_to(struct store *store, struct dealt *dealt, const uint32_t *shards,
-                                 struct err_msg *msg)
+                                 uint32_t *ret_shard, struct err_msg *msg)
 {
     const struct store_row *const rows = dealt->rows;
 
@@ -152,6 +154,7 @@ static enum embtier_err write_to(struct store *store, struct dealt *dealt, const
         found = gather(shards, dealt->done, i, dealt->count, dealt->which);
         for (uint32_t j = 0; j < found; j++)
             dealt->some[j] = rows[dealt->which[j]];
+        *ret_shard = shards[i];
         TRY(database_write_now(store_database_of(store, shards[i], rows[i].logged), dealt->some,
                                found, msg));
     }
@@ -182,15 +185,19 @@ static enum embtier_err ask_targets(struct wave *wave, const struct dealt *dealt
 {
     static const struct err_msg no_room = { "no space for rows that change while they move" };
     struct err_msg why = { { 0 } };
+    uint32_t refuser = 0;
     enum embtier_err err;
 
     if (wave->state == WAVE_FAILED)
         return EMBTIER_OK;
-    err = ask(wave->store, dealt, dealt->targets, &why);
-    if (wave_is_patient(wave, err))
+    err = ask(wave->store, dealt, dealt->targets, &refuser, &why);
+    if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
         return err_set(msg, err, "%s", why.text);
     if (err != EMBTIER_OK)
         return wave_fail(wave, err, &why, msg);
+    for (uint32_t i = 0; i < dealt->count; i++)
+        if (dealt->targets[i] != WAVE_NO_TARGET)
+            (void)wave_is_patient(wave, dealt->targets[i], EMBTIER_OK);
     return has_room(wave, dealt) ? EMBTIER_OK : wave_fail(wave, EMBTIER_NO_SPACE, &no_room, msg);
 }
 
@@ -198,12 +205,13 @@ static enum embtier_err ask_targets(struct wave *wave, const struct dealt *dealt
 static enum embtier_err write_targets(struct wave *wave, struct dealt *dealt, struct err_msg *msg)
 {
     struct err_msg why = { { 0 } };
+    uint32_t refuser = 0;
     enum embtier_err err;
 
     if (wave->state == WAVE_FAILED)
         return EMBTIER_OK;
-    err = write_to(wave->store, dealt, dealt->targets, &why);
-    if (wave_is_patient(wave, err))
+    err = write_to(wave->store, dealt, dealt->targets, &refuser, &why);
+    if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
         return err_set(msg, err, "%s", why.text);
     return err == EMBTIER_OK ? EMBTIER_OK : wave_fail(wave, err, &why, msg);
 }
@@ -211,10 +219,12 @@ static enum embtier_err write_targets(struct wave *wave, struct dealt *dealt, st
 static enum embtier_err write_all(struct store *store, struct wave *wave, struct dealt *dealt,
                                   bool has_targets, struct err_msg *msg)
 {
-    TRY(ask(store, dealt, dealt->shards, msg));
+    uint32_t refuser;
+
+    TRY(ask(store, dealt, dealt->shards, &refuser, msg));
     if (has_targets)
         TRY(ask_targets(wave, dealt, msg));
-    TRY(write_to(store, dealt, dealt->shards, msg));
+    TRY(write_to(store, dealt, dealt->shards, &refuser, msg));
     return has_targets ? write_targets(wave, dealt, msg) : EMBTIER_OK;
 }
 

@@ -242,7 +242,7 @@ static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
     if (err == EMBTIER_OK)
         err = sync_targets(store, wave, msg);
     if (err == EMBTIER_OK)
-        err = checkpoint_next_id(&store->shelf, &wave->fits_from, msg);
+        err = checkpoint_id_after(&store->shelf, &wave->fits_from, msg);
     TRY(err);
     pthread_mutex_lock(&wave->lock);
     if (wave->state == WAVE_COPIES)

@@ -39,6 +39,7 @@ void shard_new_give(struct shard_new *shard)
 {
     struct store *const store = shard->store;
 
+    store->place_of[shard->number] = (uint8_t)shard->place;
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
         compaction_scheduler_add(store->scheduler, shard->databases[kind],
                                  store->devices[shard->place]);

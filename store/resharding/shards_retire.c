@@ -21,6 +21,7 @@ static enum embtier_err take_out(struct store *store, struct err_msg *msg)
     _cleanup_(bucket_map_freep) struct bucket_map *map = bucket_map_copy(store->map);
     uint64_t generation = store->map->generation;
     bool is_unknown, is_new = false;
+    enum embtier_err err;
 
     if (!map)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -33,7 +34,11 @@ static enum embtier_err take_out(struct store *store, struct err_msg *msg)
     }
     if (!is_new)
         return EMBTIER_OK;
-    TRY(bucket_map_change(store->identity, store->map, map, &generation, &is_unknown, msg));
+    err = bucket_map_change(store->identity, store->map, map, &generation, &is_unknown, msg);
+    if (err != EMBTIER_OK) {
+        store->map->generation = generation; /* it may be on disk, and is not given out again */
+        return err;
+    }
     bucket_map_free(store->map);
     store->map = TAKE(map);
     return EMBTIER_OK;

@@ -9,9 +9,9 @@
 
 /* A target that takes no rows for so long fails the wave: clients must not wait for it. */
 #define BUSY_PATIENCE_NS (UINT64_C(2) * 1000 * 1000 * 1000)
-/* A batch of copies lets writers go first for at most so long: 20 ms. */
-#define COPY_NAP_NS (100L * 1000)
-#define COPY_NAPS   200
+/* A batch of copies lets writers go first for at most so long. */
+#define COPY_PATIENCE_NS (UINT64_C(20) * 1000 * 1000)
+#define COPY_NAP_NS      (100L * 1000)
 
 enum embtier_err wave_new(struct store *store, const struct bucket_map *now,
                           const struct bucket_map *after, uint32_t source, struct wave **ret_wave,
@@ -64,14 +64,12 @@ void wave_unlock_written(struct wave *wave)
 void wave_lock_to_copy(struct wave *wave)
 {
     const uint32_t first = atomic_load_explicit(&wave->arrived, memory_order_relaxed);
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + COPY_PATIENCE_NS;
 
-    for (uint32_t i = 0; i < COPY_NAPS; i++) {
-        const uint32_t served = atomic_load_explicit(&wave->served, memory_order_relaxed);
-
-        if ((int32_t)(served - first) >= 0)
-            break;
+    /* A nap may last far longer than it should, so naps are not counted. */
+    while ((int32_t)(atomic_load_explicit(&wave->served, memory_order_relaxed) - first) < 0 &&
+           clock_now_ns(&clock_monotonic) < until_ns)
         nanosleep(&(struct timespec){ .tv_nsec = COPY_NAP_NS }, NULL);
-    }
     pthread_mutex_lock(&wave->lock);
 }
 
@@ -80,17 +78,18 @@ void wave_unlock_copied(struct wave *wave)
     pthread_mutex_unlock(&wave->lock);
 }
 
-bool wave_is_patient(struct wave *wave, enum embtier_err err)
+bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    uint64_t *const since_ns = &wave->busy_since_ns[target];
 
     if (err == EMBTIER_OK)
-        wave->busy_since_ns = 0;
+        *since_ns = 0;
     if (err != EMBTIER_BUSY)
         return false;
-    if (wave->busy_since_ns == 0)
-        wave->busy_since_ns = now_ns;
-    return now_ns - wave->busy_since_ns < BUSY_PATIENCE_NS;
+    if (*since_ns == 0)
+        *since_ns = now_ns;
+    return now_ns - *since_ns < BUSY_PATIENCE_NS;
 }
 
 enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,

@@ -45,7 +45,7 @@ struct wave {
     enum wave_state state;
     enum embtier_err err; /* the reason, if FAILED */
     struct err_msg why;
-    uint64_t busy_since_ns; /* since when a target takes no rows; 0: it does */
+    uint64_t busy_since_ns[BUCKET_MAP_SHARDS_MAX]; /* a target takes no rows; 0: it does */
     /* Tables whose rows are being dropped, or were since the wave began. Rows of them that are
      * written later go to both shards by themselves. */
     uint32_t *dropped;
@@ -72,9 +72,9 @@ void wave_unlock_written(struct wave *wave);
 void wave_lock_to_copy(struct wave *wave);
 void wave_unlock_copied(struct wave *wave);
 
-/* True if @err of a target (OK: it takes rows) passes by itself: it takes none now, and has not for
+/* True if @err of @target (OK: it takes rows) passes by itself: it takes none now, and has not for
  * long. The caller holds the lock. */
-bool wave_is_patient(struct wave *wave, enum embtier_err err);
+bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err);
 /* Fails the wave for an error of a target, and returns OK; returns the error if the wave switches.
  * The caller holds the lock. */
 enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,

@@ -193,6 +193,8 @@ static enum embtier_err copy_database(struct wave *wave, bool logged, struct mov
         uint32_t target;
 
         TRY(database_walk_row(walk.walk, &row, msg));
+        if (row.value)
+            TRY(long_walk_renew(&walk, &row, msg));
         if (!row.value)
             break;
         TRY(move_pace_take(pace, sizeof(row.key) + row.value_bytes, msg));
@@ -330,6 +332,8 @@ static enum embtier_err sweep_database(struct store *store, const struct bucket_
     TRY(long_walk_begin(&walk, STORED_ROWS_FIRST, msg));
     for (;;) {
         TRY(database_walk_row(walk.walk, &row, msg));
+        if (row.value)
+            TRY(long_walk_renew(&walk, &row, msg));
         if (!row.value)
             break;
         TRY(move_pace_take(pace, sizeof(row.key) + row.value_bytes, msg));

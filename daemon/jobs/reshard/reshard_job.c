@@ -127,6 +127,15 @@ static enum embtier_err take_order(struct reshard_job *job, const struct job_par
     return EMBTIER_OK;
 }
 
+static void forget(const struct store *store)
+{
+    struct err_msg why = { { 0 } };
+
+    if (reshard_record_remove(store_first_directory(store), &why) != EMBTIER_OK)
+        log_error("a cancelled move of buckets goes on at the next start", "why=%s",
+                  LOG_QUOTED(why.text));
+}
+
 static enum embtier_err run(struct job *base, const struct job_parts *parts,
                             const struct progress_sink *progress, struct err_msg *msg)
 {
@@ -153,7 +162,7 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
              job->rate_bytes);
     err = reshard_run(parts->store, &mine, msg);
     if (err == EMBTIER_CANCELLED)
-        (void)!reshard_record_remove(store_first_directory(parts->store), NULL);
+        forget(parts->store);
     reshard_look(parts->store, &job->facts);
     if (err == EMBTIER_OK)
         log_info("all buckets have moved", "shards=%" PRIu32 " rows=%" PRIu64 " bytes=%" PRIu64,
@@ -250,4 +259,9 @@ struct job *reshard_job_own(void)
         return NULL;
     job->job.kind = &move_kind;
     return &job->job;
+}
+
+bool reshard_job_is_own(const struct job *job)
+{
+    return job->kind == &move_kind && !job->owner;
 }

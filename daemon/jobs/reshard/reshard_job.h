@@ -11,5 +11,6 @@ job_make_fn reshard_job_new;
 /* Returns the server's own job, which goes on with one that a stop or a crash cut short, if there
  * is one; NULL: out of memory. */
 struct job *reshard_job_own(void);
+bool reshard_job_is_own(const struct job *job);
 
 #endif
