@@ -260,13 +260,16 @@ static inline enum embtier_err fixture_write_batch(struct store_fixture *f, uint
     return table >= FIXTURE_SYNCED ? store_sync_logs(f->store, &shard, 1, msg) : EMBTIER_OK;
 }
 
-/* Writes rows [first, end). Tries again while the store is busy. */
-static inline void fixture_write_all(struct store_fixture *f, uint32_t table, uint64_t first,
-                                     uint64_t end, uint32_t version)
+/* Writes rows [first, end). Tries again while the store is busy. Any thread may call it, for it
+ * asserts nothing: cmocka's assertions jump out of the test, which another thread must not. */
+static inline enum embtier_err fixture_try_write_all(struct store_fixture *f, uint32_t table,
+                                                     uint64_t first, uint64_t end, uint32_t version,
+                                                     struct err_msg *msg)
 {
-    struct fixture_batch *batch = malloc(sizeof(*batch));
-    struct err_msg msg = { { 0 } };
+    _cleanup_(freep) struct fixture_batch *batch = malloc(sizeof(*batch));
 
+    if (!batch)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++) {
         for (uint64_t id = first; id < end;) {
             enum embtier_err err;
@@ -274,12 +277,20 @@ static inline void fixture_write_all(struct store_fixture *f, uint32_t table, ui
             id = fixture_gather(f, shard, table, id, end, batch);
             for (uint32_t i = 0; i < batch->count; i++)
                 fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
-            while ((err = fixture_write_batch(f, shard, table, batch, &msg)) == EMBTIER_BUSY)
+            while ((err = fixture_write_batch(f, shard, table, batch, msg)) == EMBTIER_BUSY)
                 usleep(1000);
-            must(err, &msg);
+            TRY(err);
         }
     }
-    free(batch);
+    return EMBTIER_OK;
+}
+
+static inline void fixture_write_all(struct store_fixture *f, uint32_t table, uint64_t first,
+                                     uint64_t end, uint32_t version)
+{
+    struct err_msg msg = { { 0 } };
+
+    must(fixture_try_write_all(f, table, first, end, version, &msg), &msg);
 }
 
 static inline void fixture_flush_all(struct store_fixture *f)
@@ -290,19 +301,22 @@ static inline void fixture_flush_all(struct store_fixture *f)
         must(store_flush(f->store, shard, &msg), &msg);
 }
 
-/* Counts the rows of [first, end) that are found, and those of them that hold @version. */
-static inline void fixture_read_all(struct store_fixture *f, uint32_t table, uint64_t first,
-                                    uint64_t end, uint32_t version, uint64_t *ret_found,
-                                    uint64_t *ret_right)
+/* Counts the rows of [first, end) that are found, and those of them that hold @version. Any thread
+ * may call it. */
+static inline enum embtier_err fixture_try_read_all(struct store_fixture *f, uint32_t table,
+                                                    uint64_t first, uint64_t end, uint32_t version,
+                                                    uint64_t *ret_found, uint64_t *ret_right,
+                                                    struct err_msg *msg)
 {
-    struct fixture_batch *batch = malloc(sizeof(*batch));
-    struct err_msg msg = { { 0 } };
+    _cleanup_(freep) struct fixture_batch *batch = malloc(sizeof(*batch));
 
+    if (!batch)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     *ret_found = *ret_right = 0;
     for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++) {
         for (uint64_t id = first; id < end;) {
             id = fixture_gather(f, shard, table, id, end, batch);
-            must(store_read(f->store, shard, batch->rows, batch->count, &msg), &msg);
+            TRY(store_read(f->store, shard, batch->rows, batch->count, msg));
             for (uint32_t i = 0; i < batch->count; i++) {
                 unsigned char expected[FIXTURE_ROW_BYTES];
 
@@ -313,13 +327,22 @@ static inline void fixture_read_all(struct store_fixture *f, uint32_t table, uin
             }
         }
     }
-    free(batch);
+    return EMBTIER_OK;
+}
+
+static inline void fixture_read_all(struct store_fixture *f, uint32_t table, uint64_t first,
+                                    uint64_t end, uint32_t version, uint64_t *ret_found,
+                                    uint64_t *ret_right)
+{
+    struct err_msg msg = { { 0 } };
+
+    must(fixture_try_read_all(f, table, first, end, version, ret_found, ret_right, &msg), &msg);
 }
 
 static inline uint64_t fixture_count_right(struct store_fixture *f, uint32_t table, uint64_t first,
                                            uint64_t end, uint32_t version)
 {
-    uint64_t found, right;
+    uint64_t found = 0, right = 0;
 
     fixture_read_all(f, table, first, end, version, &found, &right);
     return right;
@@ -328,7 +351,7 @@ static inline uint64_t fixture_count_right(struct store_fixture *f, uint32_t tab
 static inline uint64_t fixture_count_found(struct store_fixture *f, uint32_t table, uint64_t first,
                                            uint64_t end)
 {
-    uint64_t found, right;
+    uint64_t found = 0, right = 0;
 
     fixture_read_all(f, table, first, end, 0, &found, &right);
     return found;

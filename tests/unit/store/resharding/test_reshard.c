@@ -222,55 +222,71 @@ static void test_rows_written_at_each_step_are_kept(void **state)
     assert_true(version > 20);
 }
 
-struct writers {
+struct writer {
     struct store_fixture *f;
     _Atomic bool ends;
-    _Atomic uint32_t rounds;
     uint32_t table;
-    uint32_t version; /* of all rows, at the end */
+    pthread_t thread;
+    /* The thread alone uses these until it has ended. */
+    uint32_t version;     /* of all rows, at the end */
+    enum embtier_err err; /* that ended it: the test's thread asserts that there was none */
+    struct err_msg msg;
 };
+
+static enum embtier_err write_and_read(struct writer *w)
+{
+    uint64_t found = 0, right = 0;
+
+    TRY(fixture_try_write_all(w->f, w->table, 0, ROWS, ++w->version, &w->msg));
+    TRY(fixture_try_read_all(w->f, w->table, 0, ROWS, w->version, &found, &right, &w->msg));
+    if (right == ROWS)
+        return EMBTIER_OK;
+    return err_set(&w->msg, EMBTIER_INTERNAL,
+                   "table %" PRIu32 ": %" PRIu64 " rows hold version %" PRIu32, w->table, right,
+                   w->version);
+}
 
 static void *write_all_the_time(void *context)
 {
-    struct writers *const w = context;
+    struct writer *const w = context;
 
-    while (!atomic_load(&w->ends)) {
-        fixture_write_all(w->f, w->table, 0, ROWS, ++w->version);
-        assert_int_equal(fixture_count_right(w->f, w->table, 0, ROWS, w->version), ROWS);
-        atomic_fetch_add(&w->rounds, 1);
-    }
+    while (!atomic_load(&w->ends) && w->err == EMBTIER_OK)
+        w->err = write_and_read(w);
     return NULL;
 }
 
 static void test_threads_write_while_buckets_move(void **state)
 {
+    static const uint32_t tables[] = { TABLE, FIXTURE_LOGGED, FIXTURE_SYNCED };
     static const uint32_t counts[] = { 7, 2, 5 };
     struct store_fixture *const f = *state;
-    struct writers writers[3] = { { 0 } };
-    pthread_t threads[3];
+    struct writer writers[ARRAY_LEN(tables)];
+    enum embtier_err err = EMBTIER_OK;
+    struct err_msg msg = { { 0 } };
 
     fixture_open(f);
     write_both(f, 1);
     fixture_write_all(f, FIXTURE_SYNCED, 0, ROWS, 1);
-    for (uint32_t i = 0; i < 3; i++) {
-        writers[i].f = f;
-        writers[i].table = i == 0 ? TABLE : i == 1 ? FIXTURE_LOGGED : FIXTURE_SYNCED;
-        writers[i].version = 1;
-        assert_int_equal(pthread_create(&threads[i], NULL, write_all_the_time, &writers[i]), 0);
+    for (uint32_t i = 0; i < ARRAY_LEN(tables); i++) {
+        writers[i] = (struct writer){ .f = f, .table = tables[i], .version = 1 };
+        if (pthread_create(&writers[i].thread, NULL, write_all_the_time, &writers[i]) != 0)
+            abort(); /* the others use this function's memory */
     }
-    for (uint32_t i = 0; i < ARRAY_LEN(counts); i++)
-        reshard(f, counts[i]);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < ARRAY_LEN(counts) && err == EMBTIER_OK; i++)
+        err = try_reshard(f, counts[i], &msg);
+    for (uint32_t i = 0; i < ARRAY_LEN(tables); i++) {
         atomic_store(&writers[i].ends, true);
-        pthread_join(threads[i], NULL);
-        assert_int_equal(fixture_count_right(f, writers[i].table, 0, ROWS, writers[i].version),
-                         ROWS);
+        pthread_join(writers[i].thread, NULL);
+    }
+    must(err, &msg);
+    for (uint32_t i = 0; i < ARRAY_LEN(tables); i++) {
+        must(writers[i].err, &writers[i].msg);
+        assert_int_equal(fixture_count_right(f, tables[i], 0, ROWS, writers[i].version), ROWS);
     }
     assert_no_strays(f, FIXTURE_SYNCED, 100);
     reopen(f, true);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(fixture_count_right(f, writers[i].table, 0, ROWS, writers[i].version),
-                         ROWS);
+    for (uint32_t i = 0; i < ARRAY_LEN(tables); i++)
+        assert_int_equal(fixture_count_right(f, tables[i], 0, ROWS, writers[i].version), ROWS);
 }
 
 static struct store_fixture *writing;
