@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import CLI, FAULTS, LONG, SANITIZED, Daemon
+from stores import MOVE_LIMIT_S, has_lost_server, was_busy
 
 import embtier
 
@@ -364,16 +365,22 @@ class Reshard(Moment):
     def __init__(self) -> None:
         self.sent = self.acknowledged = 2
 
+    def move(self, server, store, shards: int) -> subprocess.CompletedProcess:
+        command = [str(CLI), "--socket", store.daemon.socket, "reshard", "--shards", str(shards), "--rate", "0"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as move:
+            while move.poll() is None:
+                self.sent += 1
+                write(server, [name for name in TABLES if is_logged(name)], self.sent)
+                self.acknowledged = self.sent
+            return subprocess.CompletedProcess(command, move.returncode, stderr=move.stderr.read())
+
     def run(self, server, store) -> None:
+        deadline = time.monotonic() + MOVE_LIMIT_S
         for shards in (3, 1):
-            command = [str(CLI), "--socket", store.daemon.socket, "reshard", "--shards", str(shards), "--rate", "0"]
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as move:
-                while move.poll() is None:
-                    self.sent += 1
-                    write(server, [name for name in TABLES if is_logged(name)], self.sent)
-                    self.acknowledged = self.sent
-                if move.returncode:
-                    raise embtier.DisconnectedError(move.stderr.read())
+            while (done := self.move(server, store, shards)).returncode:
+                if has_lost_server(done):
+                    raise embtier.DisconnectedError(done.stderr)
+                assert was_busy(done) and time.monotonic() < deadline, done.stderr
 
     def check(self, server) -> None:
         for name in TABLES:

@@ -191,7 +191,29 @@ def damaged(path: Path, how: Callable[[Path], None] | None) -> Iterator[None]:
 # ---- Processes ----
 
 
-def run_cli(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_cli(daemon: Daemon, *arguments: str, limit_s: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(CLI), "-s", daemon.socket, "--timeout", "60", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [str(CLI), "-s", daemon.socket, "--timeout", "60", *arguments], capture_output=True, text=True, check=False, timeout=limit_s
     )
+
+
+# ---- Moves of rows to other shards ----
+
+MOVE_LIMIT_S = 600  # a busy machine takes long
+_UNREACHABLE = 3  # exit status
+_GONE = ("the server closed the connection", "connection to embtierd lost", "shutting down")
+_BUSY = ("already move", "no checkpoint: ", "compaction is behind", "flushes take too long")
+
+
+def run_move(daemon: Daemon, shards: int) -> subprocess.CompletedProcess[str]:
+    return run_cli(daemon, "-o", "json", "reshard", "--shards", str(shards), "--rate", "0", limit_s=MOVE_LIMIT_S)
+
+
+def has_lost_server(move: subprocess.CompletedProcess[str]) -> bool:
+    """True if a move's command failed because the server died or stops."""
+    return move.returncode == _UNREACHABLE or (move.returncode != 0 and any(words in move.stderr for words in _GONE))
+
+
+def was_busy(move: subprocess.CompletedProcess[str]) -> bool:
+    """True if a move's command failed because another one runs, or because the server had too much else to do. It may succeed later."""
+    return move.returncode != 0 and any(words in move.stderr for words in _BUSY)

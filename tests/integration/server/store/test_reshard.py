@@ -9,20 +9,19 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 from daemons import CLI, Daemon
-from stores import run_cli
+from stores import MOVE_LIMIT_S, has_lost_server, run_cli, run_move, was_busy
 
 import embtier
 
 ROWS, DIM, SHARDS = 3000, 16, 4
 IDS = np.arange(ROWS)
 MODES = ("replay", "async", "sync")
-LIMIT_S = 60
 KILLS = 20 if os.environ.get("EMBTIER_TEST_LONG") == "1" else 4
 
 
@@ -40,10 +39,33 @@ def daemon(make_daemon) -> Daemon:
     return daemon
 
 
-def reshard(daemon: Daemon, *arguments: str) -> dict:
-    done = run_cli(daemon, "-o", "json", "reshard", *arguments)
+def shown(daemon: Daemon) -> dict:
+    done = run_cli(daemon, "-o", "json", "reshard")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def reshard(daemon: Daemon, shards: int) -> dict:
+    """Moves rows. A move that ends because the server has too much else to do is given again."""
+    until = time.monotonic() + MOVE_LIMIT_S
+    while (done := run_move(daemon, shards)).returncode:
+        assert was_busy(done) and "already move" not in done.stderr and time.monotonic() < until, done.stderr
+    return json.loads(done.stdout)
+
+
+def await_true(holds: Callable[[], object]) -> None:
+    until = time.monotonic() + MOVE_LIMIT_S
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def cancel_move(daemon: Daemon) -> bool:
+    """False if no move runs, or if it ended by itself before. One that has ended may still be listed."""
+    for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout):
+        if job["kind"] == "reshard" and job["state"] == "running" and (job["total"] == 0 or job["done"] < job["total"]):
+            return run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+    return False
 
 
 def check_rows(daemon: Daemon, version: int, modes: tuple[str, ...] = MODES) -> None:
@@ -82,17 +104,19 @@ class Writer:
         except BaseException as failure:  # the test's thread reports it
             self.failure = failure
 
-    def end(self) -> int:
+    def stop(self) -> None:
         self._ends.set()
         self._thread.join()
+
+    def end(self) -> int:
+        self.stop()
         if self.failure:
             raise self.failure
         return self.version
 
     def end_killed(self) -> int:
         """Returns the version that was acknowledged before the server died."""
-        self._ends.set()
-        self._thread.join()
+        self.stop()
         if self.failure and not isinstance(self.failure, (embtier.DisconnectedError, ConnectionError)):
             raise self.failure
         return self.version
@@ -104,10 +128,10 @@ def slow_move(daemon: Daemon, shards: int) -> Iterator[subprocess.Popen]:
     command = [str(CLI), "-s", daemon.socket, "reshard", "--shards", str(shards), "--rate", "0.001"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + LIMIT_S
-        while not (shown := reshard(daemon))["runs"] or shown["total"] == 0:
+        until = time.monotonic() + MOVE_LIMIT_S
+        while not (now := shown(daemon))["runs"] or now["total"] == 0:
             assert process.poll() is None, process.communicate()
-            assert time.monotonic() < until, shown
+            assert time.monotonic() < until, now
             time.sleep(0.02)
         yield process
     finally:
@@ -116,15 +140,15 @@ def slow_move(daemon: Daemon, shards: int) -> Iterator[subprocess.Popen]:
 
 
 def test_rows_move_to_more_shards_and_to_fewer(daemon: Daemon):
-    assert reshard(daemon) == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
-    done = reshard(daemon, "--shards", "7", "--rate", "0")
+    assert shown(daemon) == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
+    done = reshard(daemon, 7)
     assert done["shards"] == 7 and done["moved"] == done["total"] > 0
     check_rows(daemon, 0)
     write(daemon, 1)
     daemon.restart()
     check_rows(daemon, 1)
     assert folders(daemon) == 7
-    assert reshard(daemon, "--shards", "1", "--rate", "0")["shards"] == 1
+    assert reshard(daemon, 1)["shards"] == 1
     check_rows(daemon, 1)
     daemon.restart()
     check_rows(daemon, 1)
@@ -133,8 +157,12 @@ def test_rows_move_to_more_shards_and_to_fewer(daemon: Daemon):
 
 def test_clients_read_and_write_meanwhile(daemon: Daemon):
     writers = [Writer(daemon, mode) for mode in MODES]
-    for shards in (6, 3):
-        assert reshard(daemon, "--shards", str(shards), "--rate", "0")["shards"] == shards
+    try:
+        for shards in (6, 3):
+            assert reshard(daemon, shards)["shards"] == shards
+    finally:
+        for writer in writers:
+            writer.stop()
     versions = [writer.end() for writer in writers]
     for mode, version in zip(MODES, versions, strict=True):
         check_rows(daemon, version, (mode,))
@@ -149,16 +177,15 @@ def test_a_cancelled_move_leaves_rows_where_they_are(daemon: Daemon):
         assert "; resharding 0" in run_cli(daemon, "status").stdout
         ssd, figures = (json.loads(run_cli(daemon, "-o", "json", word).stdout)[part] for word, part in (("status", "ssd"), ("stats", "metrics")))
         assert 0 <= ssd["resharded"] < 1 and figures["reshard_running"] == 1 and figures["reshard_buckets"] > 0
-        assert figures["store_shards"] == SHARDS and figures["reshard_idle_seconds"] < LIMIT_S
-        (job,) = (job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
+        assert figures["store_shards"] == SHARDS and figures["reshard_idle_seconds"] < MOVE_LIMIT_S
         refused = run_cli(daemon, "reshard", "--shards", "5")
         assert refused.returncode == 1 and "buckets already move to 6 shards" in refused.stderr
-        assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
-        _, told = process.communicate(timeout=LIMIT_S)
+        assert cancel_move(daemon)
+        _, told = process.communicate(timeout=MOVE_LIMIT_S)
         assert process.returncode == 1 and "cancelled" in told, told
     figures = json.loads(run_cli(daemon, "-o", "json", "stats").stdout)["metrics"]
     assert figures["reshard_running"] == figures["reshard_failed"] == figures["reshard_idle_seconds"] == 0
-    assert reshard(daemon) | {"moved": 0, "total": 0} == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
+    assert shown(daemon) | {"moved": 0, "total": 0} == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
     check_rows(daemon, 1)
     daemon.restart()
     check_rows(daemon, 1)
@@ -171,7 +198,7 @@ def test_a_start_goes_on_with_a_move(daemon: Daemon, how: str):
         process.kill()  # the server goes on without it
         process.wait()
         write(daemon, 1)
-        assert reshard(daemon)["runs"]
+        assert shown(daemon)["runs"]
         with daemon.connect() as server:
             server.checkpoint()
         daemon.stop() if how == "stopped" else daemon.kill()
@@ -179,35 +206,50 @@ def test_a_start_goes_on_with_a_move(daemon: Daemon, how: str):
     assert '"shards":6' in path.read_text().replace(" ", "")
     daemon.start()
     check_rows(daemon, 1)
-    until = time.monotonic() + LIMIT_S
-    while not reshard(daemon)["runs"]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    (job,) = (job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
-    assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
-    while reshard(daemon)["runs"]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    assert reshard(daemon, "--shards", "6", "--rate", "0")["shards"] == 6
+    await_true(lambda: shown(daemon)["runs"])
+    assert cancel_move(daemon)
+    await_true(lambda: not shown(daemon)["runs"])
+    assert reshard(daemon, 6)["shards"] == 6
     check_rows(daemon, 1)
+
+
+def move_until_killed(daemon: Daemon, shards: int, failures: list[str]) -> None:
+    """The start before may go on with another move."""
+    with suppress(subprocess.TimeoutExpired):
+        done = run_move(daemon, shards)
+        if done.returncode and not has_lost_server(done) and not was_busy(done):
+            failures.append(done.stderr)
+
+
+def reshard_to_the_end(daemon: Daemon, shards: int) -> None:
+    """First cancels the move that the start goes on with. It may begin only now."""
+    until = time.monotonic() + MOVE_LIMIT_S
+    cancel_move(daemon)
+    while (done := run_move(daemon, shards)).returncode:
+        assert was_busy(done) and time.monotonic() < until, done.stderr
+        cancel_move(daemon)
+        time.sleep(0.1)
 
 
 def test_kills_at_any_moment_lose_no_acknowledged_row(daemon: Daemon):
     """A client has each version acknowledged before it writes the next. The last one may be there in part."""
     seed = int(os.environ.get("EMBTIER_TEST_SEED") or random.randrange(1 << 32))
     print(f"EMBTIER_TEST_SEED={seed}")
-    rng, acknowledged = random.Random(seed), dict.fromkeys(("async", "sync"), 0)
+    rng, acknowledged, failures = random.Random(seed), dict.fromkeys(("async", "sync"), 0), []
     with daemon.connect() as server:
         server.checkpoint()
     for _ in range(KILLS):
         writers = {mode: Writer(daemon, mode, version) for mode, version in acknowledged.items()}
-        mover = threading.Thread(target=run_cli, args=(daemon, "reshard", "--shards", str(rng.randrange(2, 9)), "--rate", "0"))
+        mover = threading.Thread(target=move_until_killed, args=(daemon, rng.randrange(2, 9), failures))
         mover.start()
         time.sleep(rng.random() * 1.5)
         daemon.kill()
+        mover.join()
+        for writer in writers.values():
+            writer.stop()
+        assert not failures
         for mode, writer in writers.items():
             acknowledged[mode] = writer.end_killed()
-        mover.join()
         daemon.start()
         with daemon.connect() as server:
             for mode, version in acknowledged.items():
@@ -219,16 +261,8 @@ def test_kills_at_any_moment_lose_no_acknowledged_row(daemon: Daemon):
     check_rows(daemon, 0, ("replay",))
 
 
-def reshard_to_the_end(daemon: Daemon, shards: int) -> None:
-    """Waits for the job that the start goes on with."""
-    until = time.monotonic() + LIMIT_S
-    while (done := run_cli(daemon, "reshard", "--shards", str(shards), "--rate", "0")).returncode:
-        assert "already move" in done.stderr and time.monotonic() < until, done.stderr
-        time.sleep(0.1)
-
-
 def test_a_new_store_is_made_of_a_checkpoint_whose_rows_had_moved(daemon: Daemon, make_daemon):
-    reshard(daemon, "--shards", "6", "--rate", "0")
+    reshard(daemon, 6)
     write(daemon, 1)
     with daemon.connect() as server:
         server.checkpoint()
@@ -243,15 +277,13 @@ def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
     order = daemon.folder / "rows/reshard.json"
     order.write_text('{"shards": 6}')
     daemon.start()
-    until = time.monotonic() + LIMIT_S
-    while not (told := daemon.logged("a move of buckets cannot be continued; `embtier reshard --shards N` begins it again")):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    assert "reshard.json" in told[0]["why"]
+    said = "a move of buckets cannot be continued; `embtier reshard --shards N` begins it again"
+    await_true(lambda: daemon.logged(said))
+    assert "reshard.json" in daemon.logged(said)[0]["why"]
     refused = run_cli(daemon, "reshard")
     assert refused.returncode == 1 and "reshard.json" in refused.stderr
     check_rows(daemon, 0)
-    assert reshard(daemon, "--shards", "6", "--rate", "0")["shards"] == 6
+    assert reshard(daemon, 6)["shards"] == 6
     assert not order.exists()
     check_rows(daemon, 0)
 
@@ -259,7 +291,7 @@ def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
 def test_a_restore_takes_rows_back_to_the_shards_of_then(daemon: Daemon):
     with daemon.connect() as server:
         then = server.checkpoint().id
-    reshard(daemon, "--shards", "6", "--rate", "0")
+    reshard(daemon, 6)
     write(daemon, 1)
     with daemon.connect() as server:
         later = server.checkpoint().id
@@ -267,7 +299,7 @@ def test_a_restore_takes_rows_back_to_the_shards_of_then(daemon: Daemon):
     for checkpoint, version, shards in ((then, 0, SHARDS), (later, 1, 6)):
         daemon.start("--restore", str(checkpoint))
         check_rows(daemon, version)
-        assert reshard(daemon)["shards"] == shards
+        assert shown(daemon)["shards"] == shards
         daemon.stop()
 
 
