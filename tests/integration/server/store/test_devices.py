@@ -200,9 +200,8 @@ def test_the_sum_is_what_the_device_counts_while_a_tier_grows_and_shrinks(tiered
     disk too, so the lower side is held against the kernel's count of the process."""
     name = disk_beneath(tiered.folder)
     mib = int(tiered.config["cache"]["tiers"][1]["bytes"].removesuffix("MiB"))
-    os.sync()
+    first = wait_for_causes(tiered)["devices"][0]  # pages that the start made dirty are written, and counted
     before = device_bytes(name)
-    first = endurance(tiered)["devices"][0]
     for turn in range(3):
         for value in (12 * mib, mib):
             command = [CLI, "-s", tiered.socket, "knob", "set", "cache.tiers[1].bytes", f"{value}MiB"]
