@@ -8,6 +8,7 @@ import ctypes
 import ctypes.util
 import os
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from doors import CA, FREED_BYTES, MIB, Door, open_table, over_tcp
 from plain_client import Client
 
 UPDATES = 1_000 if SANITIZED else 10_000
+LIMIT_S = 60
 VERIFY_PEER, REQUESTED = 1, 1  # SSL_VERIFY_PEER, SSL_KEY_UPDATE_REQUESTED
 
 
@@ -36,7 +38,9 @@ class Updating:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._lib, self._socket = libssl(), over_tcp(address)
-        self._socket.settimeout(None)  # OpenSSL is to wait
+        self._socket.settimeout(None)  # OpenSSL is to wait, and to fail if the server never goes on
+        for limit in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", LIMIT_S, 0))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._context = ctypes.c_void_p(self._lib.SSL_CTX_new(ctypes.c_void_p(self._lib.TLS_client_method())))
         assert self._lib.SSL_CTX_load_verify_file(self._context, os.fsencode(os.environ[CA])) == 1
