@@ -35,8 +35,12 @@ class Browser:
         )
         os.close(read)
         os.close(write)
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        except BaseException:
+            self.close()
+            raise
 
     def call(self, method: str, **parameters: Any) -> dict:
         self._number += 1
@@ -67,6 +71,10 @@ class Browser:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(LIMIT_S)
+        try:
+            self._process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         os.close(self._to)
         os.close(self._from)
