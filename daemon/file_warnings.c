@@ -39,6 +39,8 @@ static void warn_at(file_warning_fn *warn, const struct yaml_doc *doc, const cha
 
 /* ---- Certificates ---- */
 
+static const char may_refuse[] = "clients may refuse the server's certificate";
+
 /* A file of certificates, and texts for those in it. */
 struct shown_file {
     const struct yaml_doc *doc;
@@ -108,16 +110,18 @@ static void look_at_signers_dates(const struct shown_file *file, const STACK_OF(
     }
 }
 
-/* The dates of all are told already. */
-static void look_at_chain(const struct shown_file *file, SSL_CTX *tls)
+/* The dates of all are told besides. Returns true if some client may accept the chain. */
+static bool look_at_chain(const struct shown_file *file, SSL_CTX *tls)
 {
     struct err_msg why = { { 0 } };
     int verdict;
 
-    if (tls_chain_check(tls, &verdict, &why) != EMBTIER_OK &&
-        verdict != X509_V_ERR_CERT_HAS_EXPIRED && verdict != X509_V_ERR_CERT_NOT_YET_VALID)
+    if (tls_chain_check(tls, &verdict, &why) == EMBTIER_OK)
+        return true;
+    if (verdict != X509_V_ERR_CERT_HAS_EXPIRED && verdict != X509_V_ERR_CERT_NOT_YET_VALID)
         warn_at(file->warn, file->doc, file->key, file->refused, "%s: %s; %s", file->path, why.text,
                 file->remedy);
+    return false;
 }
 
 static bool is_in_store(X509_STORE *store, X509 *own)
@@ -142,7 +146,7 @@ static void look_at_missing_signer(const struct shown_file *file, SSL_CTX *tls)
 
     if (X509_check_issued(own, own) == X509_V_OK || is_in_store(SSL_CTX_get_cert_store(tls), own))
         return;
-    warn_at(file->warn, file->doc, file->key, "clients may refuse the server's certificate",
+    warn_at(file->warn, file->doc, file->key, may_refuse,
             "%s has one certificate, and its signer, %s, is not in tls.client_ca either: clients "
             "that trust only a CA above this signer refuse it; append the signer's certificate",
             file->path, certificate_show(X509_get_issuer_name(own), &issuer));
@@ -150,7 +154,7 @@ static void look_at_missing_signer(const struct shown_file *file, SSL_CTX *tls)
 
 static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
 {
-    const struct shown_file file = {
+    struct shown_file file = {
         .doc = config->doc,
         .key = "tls.certificate",
         .path = config->tls.certificate,
@@ -163,8 +167,9 @@ static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_
 
     (void)SSL_CTX_get0_chain_certs(tls, &signers);
     look_at_dates(&file, "", SSL_CTX_get0_certificate(tls));
+    if (look_at_chain(&file, tls))
+        file.refused = may_refuse; /* where only the last signer is not valid */
     look_at_signers_dates(&file, signers);
-    look_at_chain(&file, tls);
     if (sk_X509_num(signers) <= 0 && config->tls.client_ca)
         look_at_missing_signer(&file, tls);
 }

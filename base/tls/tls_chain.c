@@ -76,6 +76,19 @@ static X509_STORE *new_store(X509 *own, const STACK_OF(X509) * signers)
     return store && X509_STORE_add_cert(store, last) == 1 ? TAKE(store) : NULL;
 }
 
+/* A client may know the last of several signers by another certificate: a root that another CA has
+ * signed too, in which that CA's end is not the root's own. Roots sign no server's certificate. */
+static int is_accepted(int is_good, X509_STORE_CTX *checking)
+{
+    const int verdict = X509_STORE_CTX_get_error(checking);
+    const int depth = X509_STORE_CTX_get_error_depth(checking);
+    const bool is_last_signer =
+        depth > 1 && depth == sk_X509_num(X509_STORE_CTX_get0_chain(checking)) - 1;
+
+    return is_good || (is_last_signer && (verdict == X509_V_ERR_CERT_HAS_EXPIRED ||
+                                          verdict == X509_V_ERR_CERT_NOT_YET_VALID));
+}
+
 enum embtier_err tls_chain_check(SSL_CTX *context, int *ret_verdict, struct err_msg *msg)
 {
     X509 *const own = SSL_CTX_get0_certificate(context);
@@ -92,6 +105,7 @@ enum embtier_err tls_chain_check(SSL_CTX *context, int *ret_verdict, struct err_
     }
     (void)X509_STORE_CTX_set_purpose(checking, X509_PURPOSE_SSL_SERVER);
     X509_STORE_CTX_set_flags(checking, X509_V_FLAG_PARTIAL_CHAIN);
+    X509_STORE_CTX_set_verify_cb(checking, is_accepted);
     X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(checking),
                                      SSL_CTX_get_security_level(context));
     if (X509_verify_cert(checking) == 1)

@@ -96,6 +96,14 @@ static inline void write_certificates(const char *path, const struct holder *fir
     must(fclose(file) == 0);
 }
 
+static inline void append_certificate(const char *path, const struct holder *holder)
+{
+    FILE *const file = fopen(path, "a");
+
+    must(file != NULL && PEM_write_X509(file, holder->certificate) == 1);
+    must(fclose(file) == 0);
+}
+
 static inline void write_key(const char *path, const struct holder *holder)
 {
     FILE *const file = fopen(path, "w");

@@ -23,7 +23,8 @@ static char folder[] = "/tmp/embtier-tls-XXXXXX";
 static const char *const names[] = { "ca.crt",     "other.crt",  "server.crt", "server.key",
                                      "client.crt", "client.key", "old.crt",    "old.key",
                                      "mixed.crt",  "junk",       "middle.crt", "below.crt",
-                                     "below.key",  "long.crt",   "chain.crt",  "chain.key" };
+                                     "below.key",  "long.crt",   "chain.crt",  "chain.key",
+                                     "extra.crt" };
 
 static const char *path_of(const char *name)
 {
@@ -67,6 +68,8 @@ static int make_files(void **state)
     write_holder("old", &old);
     write_certificates(path_of("middle.crt"), &middle, NULL);
     write_holder("below", &below);
+    write_certificates(path_of("extra.crt"), &below, &middle);
+    append_certificate(path_of("extra.crt"), &other);
     junk = fopen(path_of("junk"), "w");
     assert_non_null(junk);
     fputs("no certificate\n", junk);
@@ -142,7 +145,9 @@ static void test_files_that_do_not_fit_are_named(void **state)
     assert_refused("server.crt", "client.key", NULL, TLS_FILE_KEY,
                    "is not that of the certificate");
     assert_refused("mixed.crt", "server.key", NULL, TLS_FILE_CERTIFICATE,
-                   "was not signed by the one behind it");
+                   "certificate 1 was not signed by the one behind it");
+    assert_refused("extra.crt", "below.key", NULL, TLS_FILE_CERTIFICATE,
+                   "certificate 2 was not signed by the one behind it");
     assert_refused("server.crt", "server.key", "junk", TLS_FILE_AUTHORITY,
                    "junk holds no authority");
     assert_refused("server.crt", "server.key", "none.crt", TLS_FILE_AUTHORITY,
@@ -175,13 +180,14 @@ struct chain {
     const char *middle;  /* constraints of its signer */
     long middle_until_s; /* 0: the authority signs it, and is not in the file */
     const char *top;     /* constraints of the one above, which is in the file if not NULL */
+    bool is_top_old;     /* it has expired */
     const char *why;     /* NULL: it is good */
 };
 
 static enum embtier_err check_chain(const struct chain *chain, struct err_msg *msg)
 {
-    struct holder ca =
-        holder_new("ca", NULL, chain->top ? chain->top : "critical,CA:TRUE", NULL, -3 * DAY, DAY);
+    struct holder ca = holder_new("ca", NULL, chain->top ? chain->top : "critical,CA:TRUE", NULL,
+                                  -3 * DAY, chain->is_top_old ? -DAY : DAY);
     struct holder middle = holder_new("middle", &ca, chain->middle ? chain->middle : "CA:TRUE",
                                       NULL, -3 * DAY, chain->middle_until_s);
     const bool is_long = chain->middle_until_s != 0;
@@ -189,7 +195,6 @@ static enum embtier_err check_chain(const struct chain *chain, struct err_msg *m
         holder_make("server", is_long ? &middle : &ca, NULL, -3 * DAY, chain->own_until_s);
     SSL_CTX *context;
     enum embtier_err err;
-    FILE *file;
     int verdict;
 
     if (chain->own) {
@@ -198,9 +203,8 @@ static enum embtier_err check_chain(const struct chain *chain, struct err_msg *m
     }
     write_certificates(path_of("chain.crt"), &own, is_long ? &middle : NULL);
     write_key(path_of("chain.key"), &own);
-    file = fopen(path_of("chain.crt"), "a");
-    must(file != NULL && (!chain->top || PEM_write_X509(file, ca.certificate) == 1));
-    must(fclose(file) == 0);
+    if (chain->top)
+        append_certificate(path_of("chain.crt"), &ca);
     context = server_context("chain.crt", "chain.key", NULL, false);
     err = tls_chain_check(context, &verdict, msg);
     tls_context_free(context);
@@ -219,6 +223,12 @@ static void test_a_chain_that_clients_refuse_is_known(void **state)
         { .own_until_s = -DAY, .why = "the certificate expired at 20" },
         { .own = "clientAuth", .own_until_s = DAY, .why = "the certificate is not made for serv" },
         { .own_until_s = DAY, .middle_until_s = -DAY, .why = "certificate 2, CN=middle, expired" },
+        { .own_until_s = DAY, .middle_until_s = DAY, .top = "CA:TRUE", .is_top_old = true },
+        { .own_until_s = DAY,
+          .middle_until_s = DAY,
+          .top = "CA:FALSE",
+          .is_top_old = true,
+          .why = "certificate 3, CN=ca, is no CA's" },
         { .own_until_s = DAY,
           .middle_until_s = -DAY,
           .top = "CA:TRUE",

@@ -28,6 +28,7 @@
 
 static char folder[] = "/tmp/embtier-warnings-XXXXXX";
 static char told[4096]; /* the warnings, one a line */
+static const struct holder *root; /* behind the signer in the server's file; NULL: none */
 
 static const char *path_of(const char *name)
 {
@@ -73,6 +74,8 @@ static void look_at(const struct holder *own, const struct holder *signer, const
     char text[512];
 
     write_certificates(path_of("own.crt"), own, signer);
+    if (root)
+        append_certificate(path_of("own.crt"), root);
     write_key(path_of("own.key"), own);
     write_certificates(path_of("ca.crt"), ca, NULL);
     assert_int_equal(chmod(path_of("own.key"), 0640), 0);
@@ -128,6 +131,9 @@ static void test_dates_of_signers(void **state)
     struct holder late = holder_make("late", NULL, NULL, -365 * DAY, DAY);
     struct holder middle = holder_make_authority("middle", &good, -30 * DAY, -DAY);
     struct holder own = holder_make("server", &middle, NULL, -DAY, 365 * DAY);
+    struct holder old = holder_make_authority("old", &good, -30 * DAY, -DAY);
+    struct holder below = holder_make_authority("below", &old, -DAY, 365 * DAY);
+    struct holder last = holder_make("server", &below, NULL, -DAY, 365 * DAY);
 
     (void)state;
     look_at(&own, NULL, &middle);
@@ -135,9 +141,17 @@ static void test_dates_of_signers(void **state)
     look_at(&own, &middle, &good);
     assert_told("e.yaml:3: tls.certificate | clients will refuse the server's certificate | ");
     assert_told("own.crt: certificate 2, CN=middle, expired at 20");
+    root = &old;
+    look_at(&last, &below, &good);
+    root = NULL;
+    assert_told("e.yaml:3: tls.certificate | clients may refuse the server's certificate | ");
+    assert_told("own.crt: certificate 3, CN=old, expired at 20");
     look_at(&own, NULL, &late);
     assert_told("e.yaml:5: tls.client_ca | a CA of clients expires soon | ");
     assert_told("ca.crt: the certificate of CN=late expires at 20");
+    holder_free(&last);
+    holder_free(&below);
+    holder_free(&old);
     holder_free(&own);
     holder_free(&middle);
     holder_free(&late);
