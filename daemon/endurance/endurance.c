@@ -188,7 +188,8 @@ static void begin_device(struct device_figures *figures, uint64_t counter, uint6
     figures->has_counter = true;
 }
 
-/* A device that is a little below its limit is judged as before the restart. */
+/* A device that is a little below its limit is judged as before the restart. Another limit counts
+ * at once. */
 static void resume(struct device_figures *figures, uint64_t now_ms)
 {
     figures->is_over = figures->history->is_over;
@@ -222,7 +223,8 @@ static void take_histories(struct endurance *endurance, const struct readings *r
                              is_same ? seen_ms : MAX(seen_ms, boot_ms(endurance)), now_ms,
                              is_same ? clock_since(counter, history->counter) : counter);
         history->counter = counter;
-        resume(&endurance->figures[i], now_ms);
+        if (endurance->histories.max_dwpd == endurance->max_dwpd)
+            resume(&endurance->figures[i], now_ms);
     }
 }
 
@@ -383,6 +385,7 @@ static void take_sample(struct endurance *endurance, const struct readings *read
         judge(endurance, i, now_ms);
     }
     endurance->is_limit_new = false;
+    endurance->histories.max_dwpd = endurance->max_dwpd;
     hold_directories(endurance);
 }
 

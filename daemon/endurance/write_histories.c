@@ -48,12 +48,14 @@ static bool is_stale(const struct named_history *item, uint64_t now_ms)
 static bool take_all(const json_t *root, uint64_t now_ms, struct write_histories *histories)
 {
     const json_t *const items = json_object_get(root, "histories");
+    const json_t *const max_dwpd = json_object_get(root, "max_dwpd");
     const json_t *item;
     size_t i;
 
     if (!json_is_array(items) || json_array_size(items) > WRITE_HISTORIES_MAX ||
         !take_line(json_object_get(root, "boot"), &histories->boot))
         return false;
+    histories->max_dwpd = json_is_number(max_dwpd) ? json_number_value(max_dwpd) : -1;
     json_array_foreach(items, i, item)
     {
         struct named_history *const at = &histories->items[histories->count];
@@ -147,9 +149,9 @@ static json_t *items_to_json(const struct write_histories *histories)
 enum embtier_err write_histories_save(const struct write_histories *histories,
                                       const char *directory, struct err_msg *msg)
 {
-    json_t *const root =
-        json_pack("{s:s, s:i, s:s, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "version", VERSION,
-                  "boot", histories->boot.text, "histories", items_to_json(histories));
+    json_t *const root = json_pack("{s:s, s:i, s:s, s:f, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE,
+                                   "version", VERSION, "boot", histories->boot.text, "max_dwpd",
+                                   histories->max_dwpd, "histories", items_to_json(histories));
     const enum embtier_err err = summed_json_write(directory, WRITE_HISTORIES_FILE, root, msg);
 
     json_decref(root);

@@ -27,6 +27,7 @@ struct named_history {
 
 struct write_histories {
     struct host_line boot; /* in which the counters were read; "": not known */
+    double max_dwpd;       /* the limit that devices were judged by; negative: not known */
     uint32_t count;
     struct named_history items[WRITE_HISTORIES_MAX];
 };

@@ -163,6 +163,36 @@ static void test_a_hold_goes_on_after_a_restart(void **state)
     endurance_free(endurance);
 }
 
+/* The day has 90 % of the old limit's bytes: more than four fifths of the second limit's, and more
+ * than all of the third's. */
+static void test_a_restart_with_another_limit_judges_a_device_anew(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 150000);
+    (void)sample(endurance, NOW + HOUR);
+    put_counter("nvme0n1", 1000 + 1050000);
+    (void)sample(endurance, NOW + 2 * HOUR);
+    now = sample(endurance, NOW + 25 * HOUR);
+    assert_true(device(now, "nvme0n1")->is_held);
+    save_and_free(endurance);
+    config.endurance.max_dwpd = 0.55;
+    endurance = begin(NOW + 25 * HOUR);
+    now = sample(endurance, NOW + 25 * HOUR);
+    assert_false(device(now, "nvme0n1")->is_held || device(now, "nvme0n1")->is_over || held);
+    save_and_free(endurance);
+    config.endurance.max_dwpd = 0.4;
+    endurance = begin(NOW + 25 * HOUR);
+    now = sample(endurance, NOW + 25 * HOUR);
+    assert_true(device(now, "nvme0n1")->is_held && device(now, "nvme0n1")->is_over && held == 1);
+    endurance_free(endurance);
+}
+
 static void test_a_device_over_the_limit_stays_so_after_a_restart(void **state)
 {
     struct endurance *endurance;
@@ -189,6 +219,7 @@ int main(void)
         TEST(test_a_raised_limit_counts_at_once),
         TEST(test_a_device_without_budget_holds_its_directories),
         TEST(test_a_hold_goes_on_after_a_restart),
+        TEST(test_a_restart_with_another_limit_judges_a_device_anew),
         TEST(test_a_device_over_the_limit_stays_so_after_a_restart),
     };
 
