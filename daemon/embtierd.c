@@ -245,7 +245,7 @@ static int check(const struct arguments *arguments)
         err = config_check_machine(config, &msg);
     }
     if (err == EMBTIER_OK)
-        err = server_check(config, print_warning, &msg);
+        err = server_check(config, print_warning, print_warning, &msg);
     if (err == EMBTIER_OK)
         return EXIT_DONE;
     fprintf(stderr, "embtierd: %s\n", msg.text[0] ? msg.text : err_text(err));

@@ -138,21 +138,23 @@ static bool is_in_store(X509_STORE *store, X509 *own)
 }
 
 /* A server does not know the CA of its clients, but theirs is often the one of their own
- * certificates. */
-static void look_at_missing_signer(const struct shown_file *file, SSL_CTX *tls)
+ * certificates. If it is not, this says nothing, and so is no warning of each start. */
+static void look_at_missing_signer(const struct shown_file *file, SSL_CTX *tls,
+                                   file_warning_fn *note)
 {
     X509 *const own = SSL_CTX_get0_certificate(tls);
     struct text_shown issuer;
 
     if (X509_check_issued(own, own) == X509_V_OK || is_in_store(SSL_CTX_get_cert_store(tls), own))
         return;
-    warn_at(file->warn, file->doc, file->key, may_refuse,
+    warn_at(note, file->doc, file->key, may_refuse,
             "%s has one certificate, and its signer, %s, is not in tls.client_ca either: clients "
             "that trust only a CA above this signer refuse it; append the signer's certificate",
             file->path, certificate_show(X509_get_issuer_name(own), &issuer));
 }
 
-static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
+static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_fn *warn,
+                        file_warning_fn *note)
 {
     struct shown_file file = {
         .doc = config->doc,
@@ -170,8 +172,8 @@ static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_
     if (look_at_chain(&file, tls))
         file.refused = may_refuse; /* where only the last signer is not valid */
     look_at_signers_dates(&file, signers);
-    if (sk_X509_num(signers) <= 0 && config->tls.client_ca)
-        look_at_missing_signer(&file, tls);
+    if (sk_X509_num(signers) <= 0 && config->tls.client_ca && note)
+        look_at_missing_signer(&file, tls, note);
 }
 
 static void look_at_client_ca(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
@@ -249,10 +251,10 @@ static void look_at_users(const struct config *config, const struct access_rules
 /* ---- All ---- */
 
 void file_warnings(const struct config *config, SSL_CTX *tls, const struct access_rules *rules,
-                   file_warning_fn *warn)
+                   file_warning_fn *warn, file_warning_fn *note)
 {
     if (tls) {
-        look_at_own(config, tls, warn);
+        look_at_own(config, tls, warn, note);
         look_at_key(config, warn);
     }
     if (tls && config->tls.client_ca)

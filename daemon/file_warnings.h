@@ -16,10 +16,11 @@ struct config;
  * is the same text for all of its kind; @why has names, dates and the remedy. */
 typedef void file_warning_fn(const char *place, const char *what, const char *why);
 
-/* Calls @warn for each warning. @tls: the server's certificates; NULL: it has none. @rules: its
+/* Calls @warn for each warning, and @note for what is usual for some servers; NULL: nobody is told
+ * of that. @tls: the server's certificates; NULL: it has none. @rules: its
  * users; NULL: it has no access file. The dates are compared with now. */
 void file_warnings(const struct config *config, SSL_CTX *tls, const struct access_rules *rules,
-                   file_warning_fn *warn);
+                   file_warning_fn *warn, file_warning_fn *note);
 
 /* Logs the warning. */
 void file_warning_log(const char *place, const char *what, const char *why);

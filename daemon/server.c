@@ -430,7 +430,7 @@ static void log_warnings(void *context)
     struct access_rules *const rules = access_rules_now(server->parts.access);
     SSL_CTX *const tls = server->certificates ? certificates_get(server->certificates) : NULL;
 
-    file_warnings(server->parts.config, tls, rules, file_warning_log);
+    file_warnings(server->parts.config, tls, rules, file_warning_log, NULL);
     tls_context_free(tls);
     access_drop_rules(server->parts.access, rules);
 }
@@ -482,7 +482,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->parts.transport = &shm_transport;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(signals_open(&server->signal_fd, msg));
-    TRY(server_check(config, file_warning_log, msg));
+    TRY(server_check(config, file_warning_log, NULL, msg));
     if (restore->directory_count > 0)
         TRY(check_other(restore, msg));
     TRY(make_store(server, restore, msg));

@@ -137,16 +137,17 @@ static enum embtier_err check_sockets(const struct config *config, struct err_ms
 }
 
 static void look_at_files(const struct config *config, struct certificates *certificates,
-                          const struct access_rules *rules, file_warning_fn *warn)
+                          const struct access_rules *rules, file_warning_fn *warn,
+                          file_warning_fn *note)
 {
     SSL_CTX *const tls = certificates ? certificates_get(certificates) : NULL;
 
-    file_warnings(config, tls, rules, warn);
+    file_warnings(config, tls, rules, warn, note);
     tls_context_free(tls);
 }
 
 enum embtier_err server_check(const struct config *config, file_warning_fn *warn,
-                              struct err_msg *msg)
+                              file_warning_fn *note, struct err_msg *msg)
 {
     _cleanup_(certificates_freep) struct certificates *certificates = NULL;
     _cleanup_(access_rules_freep) struct access_rules *rules = NULL;
@@ -160,6 +161,6 @@ enum embtier_err server_check(const struct config *config, file_warning_fn *warn
     TRY(check_reserve(config, msg));
     TRY(check_cache(config, msg));
     TRY(check_memory(config, msg));
-    look_at_files(config, certificates, rules, warn);
+    look_at_files(config, certificates, rules, warn, note);
     return EMBTIER_OK;
 }

@@ -13,9 +13,9 @@
 #include "daemon/file_warnings.h"
 
 /* config_check_machine() has found @config good. Changes nothing. The error is the start's. @warn
- * takes the warnings if there is no error. */
+ * and @note are as those of file_warnings(), if there is no error. */
 MUST_CHECK enum embtier_err server_check(const struct config *config, file_warning_fn *warn,
-                                         struct err_msg *msg);
+                                         file_warning_fn *note, struct err_msg *msg);
 
 /* Returns how many slabs of a tier are kept for arrays of tables. They lie behind those of the
  * lanes. */

@@ -37,7 +37,7 @@ static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg
         config_parse("e.yaml", text, strlen(text), &machine, budget_unbudgeted, &config, msg),
         EMBTIER_OK);
     config->data.must_exist = false;
-    err = server_check(config, file_warning_log, msg);
+    err = server_check(config, file_warning_log, NULL, msg);
     assert_int_equal(rmdir(directory), 0); /* the folder is empty */
     return err;
 }
