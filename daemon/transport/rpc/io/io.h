@@ -104,7 +104,7 @@ void io_write(struct io *io, struct io_file *file, struct iovec *buffers, uint32
 /* Ends when there is something to read, or the end of it. Takes the place of a read. */
 void io_await(struct io *io, struct io_file *file, io_done_fn *done);
 /* Ends with @result at the next io_run(): for a user that has done the task, @read or @write of its
- * file, by itself. A read never ends before a write that the other side may have answered by it. */
+ * file, by itself. A read waits a turn for a write that the other side may have answered by it. */
 void io_end_soon(struct io *io, struct io_task *task, int result, io_done_fn *done);
 /* Accepts one connection; the result is its descriptor, closed at exec(). */
 void io_accept(struct io *io, struct io_file *file, io_done_fn *done);
