@@ -47,8 +47,8 @@ struct basis {
     double measured_hit_rate; /* NAN: too few lookups */
 };
 
-/* @layout: rocksdb.layout of the server. NOT_FOUND, INVALID, AGAIN: the message says what to do.
- * @before may be empty. */
+/* @layout: rocksdb.layout of the server. NO_TABLE, MISMATCH, INVALID, AGAIN: the message says
+ * what to do. @before may be empty. */
 MUST_CHECK enum embtier_err basis_make(const struct measured_profile *profile,
                                        const struct endurance_sample *before,
                                        const struct endurance_sample *now,
