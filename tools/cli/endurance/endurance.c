@@ -484,6 +484,7 @@ int command_endurance(struct cli *cli, int argc, char **argv)
     int exit_code = cli_seconds_option(cli, argc, argv, "interval", 'i', &seconds);
     struct endurance_sample before = { 0 }, now = { 0 };
     struct report report;
+    struct err_msg msg;
     enum embtier_err err = EMBTIER_OK;
 
     if (exit_code >= 0)
@@ -500,9 +501,8 @@ int command_endurance(struct cli *cli, int argc, char **argv)
         err = endurance_sample_take(cli, &now);
     if (err != EMBTIER_OK) {
         exit_code = cli_fail_server(cli, err);
-    } else if (before.status &&
-               embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
-        exit_code = cli_fail(EMBTIER_AGAIN, "the server was restarted meanwhile");
+    } else if (before.status && endurance_sample_check(&before, &now, &msg) != EMBTIER_OK) {
+        exit_code = cli_fail(EMBTIER_AGAIN, msg.text);
     } else if (!report_make(&before, &now, cli_server_is_here(cli), &report)) {
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     } else {

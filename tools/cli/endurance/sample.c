@@ -49,6 +49,32 @@ const struct embtier_table_info *endurance_sample_table(const struct endurance_s
     return NULL;
 }
 
+static bool has_fallen(const struct embtier_table_info *then, const struct embtier_table_info *now)
+{
+    return now->lookup_rows < then->lookup_rows ||
+           now->missed_lookup_rows < then->missed_lookup_rows ||
+           now->updated_rows < then->updated_rows || now->flush_bytes < then->flush_bytes ||
+           now->compaction_bytes < then->compaction_bytes;
+}
+
+enum embtier_err endurance_sample_check(const struct endurance_sample *before,
+                                        const struct endurance_sample *now, struct err_msg *msg)
+{
+    bool is_other =
+        embtier_status_uptime_ms(now->status) <= embtier_status_uptime_ms(before->status);
+
+    for (size_t i = 0; !is_other && i < embtier_table_list_count(now->tables); i++) {
+        const struct embtier_table_info *const info = embtier_table_list_at(now->tables, i);
+        const struct embtier_table_info *const then =
+            endurance_sample_table(before, info->table_id);
+
+        is_other = then && has_fallen(then, info);
+    }
+    return is_other
+               ? err_set(msg, EMBTIER_AGAIN, "the server was restarted meanwhile: run this again")
+               : EMBTIER_OK;
+}
+
 void endurance_wait(double seconds)
 {
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);

@@ -28,6 +28,11 @@ double endurance_figure(const struct embtier_status *status, const char *name, c
 const struct embtier_table_info *endurance_sample_table(const struct endurance_sample *sample,
                                                         uint32_t table_id);
 
+/* AGAIN: @now is of another start of the server than @before, as counts only grow in between. */
+MUST_CHECK enum embtier_err endurance_sample_check(const struct endurance_sample *before,
+                                                   const struct endurance_sample *now,
+                                                   struct err_msg *msg);
+
 /* Waits for an interval, with a progress bar. */
 void endurance_wait(double seconds);
 

@@ -292,8 +292,8 @@ static enum embtier_err fill(const struct endurance_sample *before,
     const uint64_t uptime_ms = embtier_status_uptime_ms(now->status);
     const uint64_t then_ms = before->status ? embtier_status_uptime_ms(before->status) : 0;
 
-    if (uptime_ms <= then_ms)
-        return err_set(msg, EMBTIER_AGAIN, "the server was restarted meanwhile: run this again");
+    if (before->status)
+        TRY(endurance_sample_check(before, now, msg));
     if (basis->profile->lookups == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "the profile has no lookups: record one while clients train");
