@@ -7,6 +7,10 @@
  * or when it was not dropped for longer than pages wait. The kernel's counts also hold what the
  * server writes to its other files, which is subtracted.
  *
+ * Bytes are too few where the server deletes a log or another file before the kernel wrote it: the
+ * kernel takes them for dropped, and the server counts them as written. RocksDB syncs table files,
+ * so these are mostly young logs.
+ *
  * Plain values. Thread: the owner's. */
 #ifndef EMBTIER_DAEMON_ENDURANCE_TIER_WRITES_H
 #define EMBTIER_DAEMON_ENDURANCE_TIER_WRITES_H
