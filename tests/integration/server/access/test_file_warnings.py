@@ -43,7 +43,7 @@ def harm(guarded: Guarded) -> None:
 
 WARNINGS = [
     ("tls.certificate: clients will refuse the server's certificate: ", "server.crt expired at 20"),
-    ("tls.certificate: clients will refuse the server's certificate: ", "server.crt is not made for servers; make one for servers"),
+    ("tls.certificate: clients will refuse the server's certificate: ", "server.crt: the certificate is not made for servers; make a new one"),
     ("tls.key: the server's private key is no secret: ", "server.key may be read by all users of this machine; chmod it to 0600"),
     ("users[1]: no client can be this user of the access file: ", "user 'nobody' has no tokens"),
     ("users[2]: no client can be this user of the access file: ", "user 'shown' is known by certificates alone"),
