@@ -30,6 +30,7 @@
 #define READERS_MOST 64
 #define SEED         7
 #define PERIOD_S     0.1  /* of the compaction scheduler */
+#define IDLE_MOST    0.5  /* of the trial's time, in which a turn finds too few rows to write */
 #define OTHERS_MOST  0.95 /* of the time, in which other shards have the slots */
 
 /* The turns that the server's scheduler would give this database, in seconds of the server's time:
@@ -349,9 +350,25 @@ static enum embtier_err load_rows(struct layout_trial *trial, struct err_msg *ms
     return EMBTIER_OK;
 }
 
+/* Adds the time since @began_ns, in which the load found too few rows for a batch. */
+static enum embtier_err add_idle(const struct layout_trial *trial, uint64_t began_ns,
+                                 uint64_t *idle_ns, struct err_msg *msg)
+{
+    const double most_s = IDLE_MOST * trial->spec->seconds;
+
+    *idle_ns += clock_since(clock_now_ns(&clock_monotonic), began_ns);
+    if ((double)*idle_ns < most_s * (double)NS_PER_S)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INVALID,
+                   "nearly no row is written with this --cache and --zipf, so layouts do not "
+                   "differ; give fewer bytes of cache, a lower exponent or more --minutes");
+}
+
 static enum embtier_err write_share(struct layout_trial *trial, double bytes_to_write,
                                     struct err_msg *msg)
 {
+    uint64_t idle_ns = 0;
+
     for (double done = 0; done < bytes_to_write;) {
         const uint64_t began_ns = clock_now_ns(&clock_monotonic);
         const uint64_t updates = trial_load_updates(trial->load);
@@ -362,6 +379,9 @@ static enum embtier_err write_share(struct layout_trial *trial, double bytes_to_
             (double)(trial_load_updates(trial->load) - updates) * trial->update_s;
         uint64_t bytes = 0;
 
+        tick(trial);
+        if (some < trial->batch_rows)
+            TRY(add_idle(trial, began_ns, &idle_ns, msg));
         if (some > 0)
             TRY(write_rows(trial, some, msg));
         for (uint32_t i = 0; i < some; i++)
@@ -462,6 +482,15 @@ static enum embtier_err read_for(struct layout_trial *trial, double seconds, dou
 
 /* ---- The whole ---- */
 
+/* Returns the trial's updates between two checkpoints, one at least; 0: there are no checkpoints.
+ */
+static uint64_t checkpoint_updates(const struct trial_spec *spec, uint32_t interval_s)
+{
+    const double updates = spec->updates_per_s * interval_s / spec->each_of;
+
+    return interval_s == 0 ? 0 : (uint64_t)MAX(updates, 1.0);
+}
+
 static enum embtier_err make_load(struct layout_trial *trial, struct err_msg *msg)
 {
     const struct trial_spec *const spec = trial->spec;
@@ -480,7 +509,7 @@ static enum embtier_err make_load(struct layout_trial *trial, struct err_msg *ms
             .zipf = spec->zipf,
             .cache_rows = is_cached ? (uint32_t)MIN(MAX(cache_rows, 1.0), (double)UINT32_MAX) : 0,
             .reads_share = spec->reads_share,
-            .checkpoint_updates = (uint64_t)(spec->updates_per_s * interval_s / spec->each_of),
+            .checkpoint_updates = checkpoint_updates(spec, interval_s),
             .seed = SEED },
         &trial->load, msg);
 }

@@ -6,12 +6,13 @@
 
 #include "placement/synthetic/zipf.h"
 
-#define NONE       UINT32_MAX
-#define HEAD_RANKS 64 /* ranks of the trial whose share of their group differs from the mean */
+#define NONE UINT32_MAX
 /* Updates of each row between two checkpoints, after which more change nearly nothing: all rows are
  * dirty. One update then stands for several. */
 #define MOST_UPDATES 32
 #define TRIES        64 /* for a row that is not cached; then any row is taken */
+/* Accesses of one call. Where nearly all go to cached rows, hardly one has to be written. */
+#define STEPS_MOST (UINT32_C(1) << 20)
 /* Odd and prime, so that it permutes the numbers of all trials but those that it divides. */
 #define SPREAD UINT64_C(2654435761)
 
@@ -24,32 +25,13 @@ struct trial_load {
     struct trial_load_opts opts;
     struct random random;
     struct zipf zipf;
-    double accept[HEAD_RANKS];
+    double shift;          /* of the ranks, see draw() */
     struct cached *cached; /* of each row */
     uint32_t newest, oldest, cached_count;
     uint64_t updates, next_checkpoint;
     uint64_t each_update; /* updates that one stands for, see MOST_UPDATES */
     uint32_t sweep;       /* the next row that a checkpoint looks at; NONE: none is under way */
 };
-
-/* The trial's row g stands for the server's ranks from g * each_of on. It has the popularity of the
- * one in their middle, which is less than the mean of them where popularity falls steeply. */
-static void fill_accept(struct trial_load *load)
-{
-    const double each_of = load->opts.each_of;
-
-    for (uint32_t g = 0; g < HEAD_RANKS; g++) {
-        const uint64_t first = (uint64_t)(g * each_of), end = (uint64_t)((g + 1) * each_of);
-        const uint64_t count = MAX(end - first, UINT64_C(1));
-        const uint64_t step = MAX(count / 1024, UINT64_C(1));
-        const double middle = pow((double)first + (double)(count + 1) / 2, -load->opts.zipf);
-        double sum = 0;
-
-        for (uint64_t k = first; k < first + count; k += step)
-            sum += pow((double)k + 1, -load->opts.zipf) * (double)MIN(step, first + count - k);
-        load->accept[g] = MIN(middle * (double)count / sum, 1.0);
-    }
-}
 
 enum embtier_err trial_load_new(const struct trial_load_opts *opts, struct trial_load **ret_load,
                                 struct err_msg *msg)
@@ -62,14 +44,14 @@ enum embtier_err trial_load_new(const struct trial_load_opts *opts, struct trial
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     load->opts = *opts;
     load->random.state = opts->seed;
-    load->zipf = zipf_make((uint64_t)((double)opts->rows * opts->each_of), opts->zipf);
+    load->zipf = zipf_make(opts->rows, opts->zipf);
+    load->shift = 0.5 + 0.5 / opts->each_of;
     load->newest = load->oldest = load->sweep = NONE;
     load->next_checkpoint = opts->checkpoint_updates;
     load->each_update =
         opts->cache_rows < opts->rows
             ? 1
             : MAX(opts->checkpoint_updates / (MOST_UPDATES * (uint64_t)opts->rows), UINT64_C(1));
-    fill_accept(load);
     *ret_load = TAKE(load);
     return EMBTIER_OK;
 }
@@ -82,13 +64,19 @@ void trial_load_free(struct trial_load *load)
     free(load);
 }
 
+/* The trial's row g stands for the server's ranks from g * each_of on, and has the popularity of
+ * the one in their middle: (g + shift)^-zipf. Zipf's law over the trial's rows gives (g + 1)^-zipf,
+ * so some draws are refused, none of the hottest row. */
 static uint32_t draw(const struct trial_load *load, struct random *random)
 {
+    const double shift = load->shift;
+    double kept;
     uint64_t rank;
 
     do {
-        rank = (uint64_t)((double)zipf_draw(&load->zipf, random) / load->opts.each_of);
-    } while (rank < HEAD_RANKS && random_unit(random) > load->accept[rank]);
+        rank = zipf_draw(&load->zipf, random);
+        kept = pow(((double)rank + 1) * shift / ((double)rank + shift), load->opts.zipf);
+    } while (random_unit(random) > kept);
     return (uint32_t)(rank * SPREAD % load->opts.rows);
 }
 
@@ -168,7 +156,7 @@ uint32_t trial_load_write(struct trial_load *load, uint32_t count, uint32_t *ret
     uint32_t done = 0;
 
     *ret_checkpoint = false;
-    while (done < count) {
+    for (uint32_t i = 0; done < count && i < STEPS_MOST; i++) {
         const bool sweeps = load->sweep != NONE;
         const uint32_t row = sweeps ? sweep(load) : step(load);
 

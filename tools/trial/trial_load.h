@@ -32,8 +32,8 @@ MUST_CHECK enum embtier_err trial_load_new(const struct trial_load_opts *opts,
 void trial_load_free(struct trial_load *load);
 DEFINE_CLEANUP(struct trial_load, trial_load_free)
 
-/* Updates rows until @count have to be written, or a checkpoint ends. Returns how many; their
- * numbers may repeat. */
+/* Updates rows until @count have to be written, a checkpoint ends, or a million accesses are made.
+ * Returns how many have to be written, which may be none; their numbers may repeat. */
 uint32_t trial_load_write(struct trial_load *load, uint32_t count, uint32_t *ret_rows,
                           bool *ret_checkpoint);
 /* Returns the updates so far. */

@@ -157,6 +157,29 @@ def test_nothing_is_tried_that_would_never_write(directory):
     assert list(directory.iterdir()) == []
 
 
+def checkpoints_every(directory: Path, seconds: int) -> list[str | Path]:
+    """Arguments for checkpoints; 0: none."""
+    config = directory.parent / "checkpoints.yaml"
+    config.write_text(json.dumps({"data": {"shards_per_directory": 1}, "checkpoints": {"interval_seconds": seconds}}))
+    return ["--config", config]
+
+
+def test_a_load_that_nearly_never_writes_is_told(directory):
+    load = ["--rows", "8000", "--dim", "64", "--zipf", "10", "--cache", "1MiB"]
+    result = run(*command(directory, "-o", "json", *load, *checkpoints_every(directory, 0)))
+    assert result.returncode == 1
+    assert "nearly no row is written with this --cache and --zipf" in result.stderr
+    assert list(directory.iterdir()) == []
+
+
+def test_checkpoints_with_less_than_one_update_of_the_trial_write_rows(directory):
+    """The trial has one of a thousand rows, and the server updates 500 rows between two checkpoints."""
+    load = ["--rows", "1000000", "--dim", "1024", "--updates", "500", "--layouts", "leveled"]
+    result = run(*command(directory, "-o", "json", *load, *checkpoints_every(directory, 1)))
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["layouts"][0]["bytes_per_update"] > 0
+
+
 def started(directory: Path) -> subprocess.Popen:
     """Begins a long trial, and returns when its databases are there."""
     arguments = command(directory, "-o", "json", "--rows", "100000000", "--dim", "64", "--minutes", "10")

@@ -64,27 +64,44 @@ static void test_without_a_cache_each_update_is_written(void **state)
     trial_load_free(load);
 }
 
-/* The trial has every fiftieth rank of 50,000 rows. Its hottest row has 1/25 of the weight that the
- * hottest of all has, not the sum of fifty. */
-static void test_a_sample_has_every_nth_rank(void **state)
+/* The trial has every nth rank. With 50, its hottest row has 1/25 of the weight that the hottest of
+ * all has, not the sum of fifty. */
+static void check_shares(double each_of, double zipf)
 {
-    const double each_of = 50;
     struct trial_load *const load = load_of(
-        &(struct trial_load_opts){ .rows = ROWS, .each_of = each_of, .zipf = 1, .seed = 1 });
+        &(struct trial_load_opts){ .rows = ROWS, .each_of = each_of, .zipf = zipf, .seed = 1 });
     uint32_t times[ROWS] = { 0 };
     double sum = 0;
 
-    (void)state;
     write_rows(load, DRAWS, times);
     qsort(times, ROWS, sizeof(*times), compare_down);
     for (uint32_t g = 0; g < ROWS; g++)
-        sum += 1 / (g * each_of + (each_of + 1) / 2);
+        sum += pow(g * each_of + (each_of + 1) / 2, -zipf);
     for (uint32_t g = 0; g < 5; g++) {
-        const double share = 1 / (g * each_of + (each_of + 1) / 2) / sum;
+        const double share = pow(g * each_of + (each_of + 1) / 2, -zipf) / sum;
+        const double error = fabs(times[g] / (double)DRAWS - share);
 
-        assert_true(fabs(times[g] / (double)DRAWS - share) < 0.05 * share);
+        if (error > 0.05 * share + 5 * sqrt(share / DRAWS))
+            fail_msg("each of %g, zipf %g: row %u has %u draws", each_of, zipf, g, times[g]);
     }
     trial_load_free(load);
+}
+
+static void test_a_sample_has_every_nth_rank(void **state)
+{
+    (void)state;
+    check_shares(50, 1);
+    check_shares(1, 1.2);
+    check_shares(1.5, 0.8);
+}
+
+/* Where the first ranks have nearly all draws, a draw takes no longer than elsewhere. */
+static void test_a_steep_sample_has_every_nth_rank(void **state)
+{
+    (void)state;
+    check_shares(1042, 2);
+    check_shares(1042, 3);
+    check_shares(1e6, 10);
 }
 
 static void test_a_cache_writes_hot_rows_rarely(void **state)
@@ -123,6 +140,21 @@ static void test_a_checkpoint_writes_each_dirty_row_once(void **state)
     trial_load_free(load);
 }
 
+/* All rows are cached and stay dirty, so none has to be written, ever. */
+static void test_a_call_ends_where_nothing_is_written(void **state)
+{
+    struct trial_load *const load = load_of(
+        &(struct trial_load_opts){ .rows = ROWS, .each_of = 1, .cache_rows = ROWS, .seed = 1 });
+    uint32_t rows[BATCH];
+    bool is_checkpoint = true;
+
+    (void)state;
+    assert_int_equal(trial_load_write(load, BATCH, rows, &is_checkpoint), 0);
+    assert_false(is_checkpoint);
+    assert_true(trial_load_updates(load) > ROWS);
+    trial_load_free(load);
+}
+
 static void test_reads_are_of_rows_that_are_not_cached(void **state)
 {
     struct trial_load *const load = load_of(&(struct trial_load_opts){
@@ -142,8 +174,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_a_cache_each_update_is_written),
         cmocka_unit_test(test_a_sample_has_every_nth_rank),
+        cmocka_unit_test(test_a_steep_sample_has_every_nth_rank),
         cmocka_unit_test(test_a_cache_writes_hot_rows_rarely),
         cmocka_unit_test(test_a_checkpoint_writes_each_dirty_row_once),
+        cmocka_unit_test(test_a_call_ends_where_nothing_is_written),
         cmocka_unit_test(test_reads_are_of_rows_that_are_not_cached),
     };
 
