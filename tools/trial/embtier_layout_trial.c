@@ -2,7 +2,8 @@
 /* embtier_layout_trial.c: the program embtier-layout-trial, which tries layouts of rows for
  * `embtier tune`. Only this program of the tools is linked with RocksDB.
  *
- * Its argument is a trial as JSON (trial_spec.c). It prints one line of JSON for each event:
+ * Its arguments are a file with a trial as JSON (trial_spec.c), and the process number of its
+ * parent, with which it ends. It prints one line of JSON for each event:
  *   {"at": WORD, "layout": NAME, "elapsed": S, "rounds": N}   several times a second; the word is
  *                                                            load, warm or rounds
  *   {"model": {...}, "turns": [{layout, round, ...}, ...]}   at the end
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log/log.h"
@@ -175,19 +177,25 @@ static enum embtier_err run(struct trials *trials, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-static enum embtier_err prepare(struct trials *trials, const char *text, struct err_msg *msg)
+static enum embtier_err prepare(struct trials *trials, const char *path, struct err_msg *msg)
 {
     struct config *config = NULL;
     char *directory;
     enum embtier_err err;
 
-    TRY(trial_spec_parse(text, &trials->spec, msg));
+    TRY(trial_spec_read(path, &trials->spec, msg));
     directory = (char *)(uintptr_t)trials->spec.directory;
     written_begin(&directory, 1);
     TRY(config_load(trials->spec.config_path, budget_unbudgeted, &config, msg));
     err = trial_spec_scale(&trials->spec, config, msg);
     config_free(config);
     return err;
+}
+
+/* Ends this program with its parent. False: the parent has ended already. */
+static bool follow_parent(const char *number)
+{
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == strtol(number, NULL, 10);
 }
 
 int main(int argc, char **argv)
@@ -197,12 +205,13 @@ int main(int argc, char **argv)
     bool is_direct = true;
     enum embtier_err err;
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     log_set_level(LOG_LEVEL_ERROR);
-    if (argc != 2) {
+    if (argc != 3) {
         fprintf(stderr, "embtier-layout-trial: `embtier tune` runs this program\n");
         return 2;
     }
+    if (!follow_parent(argv[2]))
+        return 1;
     err = prepare(&trials, argv[1], &msg);
     if (err == EMBTIER_OK)
         err = run(&trials, &msg);

@@ -40,8 +40,7 @@ static enum embtier_err take_tables(struct trial_spec *spec, json_t *tables, str
     return i > 0 ? EMBTIER_OK : err_set(msg, EMBTIER_INVALID, "there are no tables");
 }
 
-enum embtier_err trial_spec_parse(const char *text, struct trial_spec *ret_spec,
-                                  struct err_msg *msg)
+enum embtier_err trial_spec_read(const char *path, struct trial_spec *ret_spec, struct err_msg *msg)
 {
     _cleanup_(trial_spec_clear) struct trial_spec spec = { 0 };
     json_t *tables = NULL;
@@ -49,7 +48,7 @@ enum embtier_err trial_spec_parse(const char *text, struct trial_spec *ret_spec,
     int is_logged = 0;
     json_error_t error;
 
-    spec.json = json_loads(text, 0, &error);
+    spec.json = json_load_file(path, 0, &error);
     if (!spec.json ||
         json_unpack_ex(spec.json, &error, 0, "{s:s, s?:s, s:o, s:b, s:F, s:F, s:F, s:F, s:I, s:I}",
                        "directory", &spec.directory, "config", &spec.config_path, "tables", &tables,

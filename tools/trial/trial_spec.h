@@ -42,8 +42,9 @@ struct trial_spec {
 };
 
 void trial_spec_clear(struct trial_spec *spec);
-MUST_CHECK enum embtier_err trial_spec_parse(const char *text, struct trial_spec *ret_spec,
-                                             struct err_msg *msg);
+/* Reads a file of JSON. */
+MUST_CHECK enum embtier_err trial_spec_read(const char *path, struct trial_spec *ret_spec,
+                                            struct err_msg *msg);
 /* Works out the model for a server with @config. */
 MUST_CHECK enum embtier_err trial_spec_scale(struct trial_spec *spec, const struct config *config,
                                              struct err_msg *msg);

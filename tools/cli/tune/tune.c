@@ -259,16 +259,26 @@ static json_t *make_trial(const struct arguments *arguments, const struct config
 {
     const uint64_t cache_bytes =
         arguments->has_cache ? arguments->cache_bytes : cache_bytes_of(config);
-    json_t *const trial = json_pack(
+
+    return json_pack(
         "{s:O, s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "tables", load->tables, "logged",
         load->is_logged, "updates_per_second", arguments->updates_per_s, "reads_share",
         arguments->reads_percent / 100, "zipf", arguments->has_zipf ? arguments->zipf : load->zipf,
         "seconds", arguments->minutes * 60, "cache_bytes",
         (json_int_t)(load->is_logged ? 0 : cache_bytes), "layouts", (json_int_t)arguments->layouts);
+}
 
-    if (arguments->config_path)
-        (void)json_object_set_new(trial, "config", json_string(arguments->config_path));
-    return trial;
+/* Adds the path of the configuration, if one is given. Returns -1, or an exit code. */
+static int add_config(const struct arguments *arguments, json_t *trial)
+{
+    struct err_msg msg;
+
+    if (!arguments->config_path ||
+        json_object_set_new(trial, "config", json_string(arguments->config_path)) == 0)
+        return -1;
+    (void)err_set(&msg, EMBTIER_INVALID, "--config %s is not UTF-8",
+                  TEXT_SHOWN(arguments->config_path));
+    return cli_fail(EMBTIER_INVALID, msg.text);
 }
 
 static uint64_t space_needed(const struct arguments *arguments, const json_t *tables)
@@ -350,8 +360,9 @@ int command_tune(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     trial = make_trial(&arguments, config, &load);
-    exit_code =
-        trial ? try_layouts(cli, &arguments, config, trial) : cli_fail(EMBTIER_NO_MEMORY, "");
+    exit_code = trial ? add_config(&arguments, trial) : cli_fail(EMBTIER_NO_MEMORY, "");
+    if (exit_code < 0)
+        exit_code = try_layouts(cli, &arguments, config, trial);
     json_decref(trial);
     return exit_code;
 }

@@ -26,6 +26,7 @@
 #include "tools/cli/progress_bar.h"
 
 #define PROGRAM    "embtier-layout-trial"
+#define TRIAL_FILE "trial.json"
 #define FOLDER     "embtier-tune-XXXXXX"
 #define FOLDER_FDS 16
 #define LINE_BYTES (1 << 22) /* more than the last line of 1,000 rounds has */
@@ -125,25 +126,43 @@ static void end_trial(struct trial_child *child)
     json_decref(child->last);
 }
 
-static enum embtier_err start_trial(struct trial_child *child, json_t *trial, struct err_msg *msg)
+/* Writes the trial into a file of the folder: one argument holds 128 KiB, some thousand tables. */
+static enum embtier_err write_trial(const char *folder, const json_t *trial, char **ret_path,
+                                    struct err_msg *msg)
 {
-    _cleanup_(freep) char *text = json_dumps(trial, JSON_COMPACT);
+    _cleanup_(freep) char *path = path_join(folder, TRIAL_FILE);
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    errno = ENOMEM;
+    if (json_dump_file(trial, path, JSON_COMPACT) != 0)
+        return err_set_errno(msg, errno, "%s cannot be written", TEXT_SHOWN(path));
+    *ret_path = TAKE(path);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err start_trial(struct trial_child *child, const char *folder,
+                                    const json_t *trial, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = NULL;
     posix_spawn_file_actions_t actions;
-    char program[PATH_MAX];
-    char *const arguments[] = { program, text, NULL };
+    char program[PATH_MAX], parent[16];
     int out[2];
     int rc;
 
+    TRY(write_trial(folder, trial, &path, msg));
     child->line = malloc(LINE_BYTES);
-    if (!text || !child->line)
+    if (!child->line)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    snprintf(parent, sizeof(parent), "%d", (int)getpid());
     beside_find(PROGRAM, EMBTIER_LAYOUT_TRIAL, program);
     if (pipe2(out, O_CLOEXEC) != 0)
         return err_set_errno(msg, errno, "no pipe can be made");
     child->out = out[0];
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    rc = posix_spawn(&child->pid, program, &actions, NULL, arguments, environ);
+    rc = posix_spawn(&child->pid, program, &actions, NULL,
+                     (char *const[]){ program, path, parent, NULL }, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(out[1]);
     if (rc == 0)
@@ -186,6 +205,8 @@ static enum embtier_err follow(const struct tune_run *run, struct trial_child *c
         count = read(child->out, piece, sizeof(piece));
         if (count < 0 && errno == EINTR)
             continue;
+        if (count <= 0 && interrupted) /* Ctrl-C reaches the trial too, which may end first */
+            continue;
         if (count <= 0)
             return EMBTIER_OK;
         for (ssize_t i = 0; i < count; i++) {
@@ -218,13 +239,13 @@ static enum embtier_err take_result(struct trial_child *child, json_t **ret_resu
     return EMBTIER_OK;
 }
 
-static enum embtier_err run_trial(const struct tune_run *run, json_t *trial,
-                                  struct progress_bar *bar, json_t **ret_result,
-                                  struct err_msg *msg)
+static enum embtier_err run_trial(const struct tune_run *run, const char *folder,
+                                  const json_t *trial, struct progress_bar *bar,
+                                  json_t **ret_result, struct err_msg *msg)
 {
     _cleanup_(end_trial) struct trial_child child = { .out = -1 };
 
-    TRY(start_trial(&child, trial, msg));
+    TRY(start_trial(&child, folder, trial, msg));
     TRY(follow(run, &child, bar, msg));
     return take_result(&child, ret_result, msg);
 }
@@ -243,7 +264,7 @@ static enum embtier_err run_in_folder(const struct tune_run *run, json_t *trial,
         err = err_set(msg, EMBTIER_INVALID, "--directory %s is not UTF-8",
                       TEXT_SHOWN(run->directory));
     else
-        err = run_trial(run, trial, bar, ret_result, msg);
+        err = run_trial(run, folder, trial, bar, ret_result, msg);
     removed = remove_folder(folder, &why);
     if (removed == EMBTIER_OK)
         return err;

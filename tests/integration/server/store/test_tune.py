@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -164,6 +165,15 @@ def checkpoints_every(directory: Path, seconds: int) -> list[str | Path]:
     return ["--config", config]
 
 
+def test_a_configuration_that_cannot_be_passed_on_is_told(directory):
+    config = os.fsencode(directory.parent) + b"/\xff.yaml"
+    Path(os.fsdecode(config)).write_text("{}")
+    result = run(*command(directory, "-o", "json", "--rows", "10", "--dim", "4", "--config", os.fsdecode(config)))
+    assert result.returncode == 1
+    assert "is not UTF-8" in result.stderr
+    assert list(directory.iterdir()) == []
+
+
 def test_a_load_that_nearly_never_writes_is_told(directory):
     load = ["--rows", "8000", "--dim", "64", "--zipf", "10", "--cache", "1MiB"]
     result = run(*command(directory, "-o", "json", *load, *checkpoints_every(directory, 0)))
@@ -183,7 +193,7 @@ def test_checkpoints_with_less_than_one_update_of_the_trial_write_rows(directory
 def started(directory: Path) -> subprocess.Popen:
     """Begins a long trial, and returns when its databases are there."""
     arguments = command(directory, "-o", "json", "--rows", "100000000", "--dim", "64", "--minutes", "10")
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until = time.monotonic() + WAIT_S
     while not list(directory.glob("embtier-tune-*/leveled/CURRENT")):
         assert process.poll() is None, process.stderr.read()
@@ -198,6 +208,16 @@ def test_an_interrupted_trial_leaves_nothing_behind(directory, number, status):
     process.send_signal(number)
     _, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == status
+    assert "interrupted; nothing is left behind" in errors
+    assert list(directory.iterdir()) == []
+
+
+def test_ctrl_c_of_a_terminal_leaves_nothing_behind(directory):
+    """It reaches the trial as well, which ends at once."""
+    process = started(directory)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
     assert "interrupted; nothing is left behind" in errors
     assert list(directory.iterdir()) == []
 
@@ -223,6 +243,7 @@ def test_a_trial_ends_with_its_command(directory):
     process.kill()
     process.communicate(timeout=WAIT_S)
     until = time.monotonic() + WAIT_S
-    while Path(f"/proc/{trial}/exe").exists() and "layout-trial" in os.readlink(f"/proc/{trial}/exe"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        while "layout-trial" in os.readlink(f"/proc/{trial}/exe"):
+            assert time.monotonic() < until
+            time.sleep(0.05)
