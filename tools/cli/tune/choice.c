@@ -29,6 +29,49 @@ static bool is_better(double cost, double than)
     return cost < than - TUNE_BETTER_PART * (than < 0 ? -than : than);
 }
 
+/* Says whether no layout that counts costs less than @best. */
+static bool is_least(const struct tune_figures *figures, enum tune_preference preference,
+                     double reads_least, uint32_t best)
+{
+    for (uint32_t i = 0; i < LAYOUT_COUNT; i++)
+        if (figures[i].is_tried && figures[i].reads_per_s.value >= reads_least &&
+            cost(&figures[i], preference) < cost(&figures[best], preference))
+            return false;
+    return true;
+}
+
+static void tell_least(const struct tune_figures *best, enum tune_preference preference,
+                       uint32_t slow, struct err_msg *ret_reason)
+{
+    if (preference == TUNE_READS)
+        err_write(ret_reason, "it reads the most rows a second: %.0f", best->reads_per_s.value);
+    else if (preference == TUNE_SPACE)
+        err_write(ret_reason, "it takes the least space: %.2f bytes for each byte of rows",
+                  best->space.value);
+    else
+        err_write(ret_reason, "it writes the least: %.1f bytes for each byte of rows%s",
+                  best->amplification.value,
+                  slow > 0 ? ", of those that read at least 0.9 of the best" : "");
+}
+
+static void tell_near(const struct tune_figures *best, enum tune_preference preference,
+                      uint32_t slow, struct err_msg *ret_reason)
+{
+    const char *const other =
+        slow > 0 ? "no other that reads at least 0.9 of the best" : "no other";
+
+    if (preference == TUNE_READS)
+        err_write(ret_reason, "it reads %.0f rows a second, and %s is better by 5 %%",
+                  best->reads_per_s.value, other);
+    else if (preference == TUNE_SPACE)
+        err_write(ret_reason, "it takes %.2f bytes for each byte of rows, and %s is better by 5 %%",
+                  best->space.value, other);
+    else
+        err_write(ret_reason,
+                  "it writes %.1f bytes for each byte of rows, and %s is better by 5 %%",
+                  best->amplification.value, other);
+}
+
 enum config_layout tune_choose(const struct tune_figures *figures, enum tune_preference preference,
                                struct err_msg *ret_reason)
 {
@@ -45,15 +88,9 @@ enum config_layout tune_choose(const struct tune_figures *figures, enum tune_pre
                  is_better(cost(&figures[i], preference), cost(&figures[best], preference)))
             best = i;
     }
-    if (preference == TUNE_READS)
-        err_write(ret_reason, "it reads the most rows a second: %.0f",
-                  figures[best].reads_per_s.value);
-    else if (preference == TUNE_SPACE)
-        err_write(ret_reason, "it takes the least space: %.2f bytes for each byte of rows",
-                  figures[best].space.value);
+    if (is_least(figures, preference, reads_least, best))
+        tell_least(&figures[best], preference, slow, ret_reason);
     else
-        err_write(ret_reason, "it writes the least: %.1f bytes for each byte of rows%s",
-                  figures[best].amplification.value,
-                  slow > 0 ? ", of those that read at least 0.9 of the best" : "");
+        tell_near(&figures[best], preference, slow, ret_reason);
     return (enum config_layout)best;
 }

@@ -70,11 +70,35 @@ static void test_only_tried_layouts_are_recommended(void **state)
         assert_int_equal(choose(figures, (enum tune_preference)i), LAYOUT_BLOB);
 }
 
+static void check_reason(const struct tune_figures *figures, const char *part)
+{
+    struct err_msg reason = { { 0 } };
+
+    (void)tune_choose(figures, TUNE_BALANCE, &reason);
+    if (!strstr(reason.text, part))
+        fail_msg("%s", reason.text);
+}
+
+static void test_the_reason_fits_the_figures(void **state)
+{
+    struct tune_figures figures[LAYOUT_COUNT] = { { 0 } };
+
+    (void)state;
+    put(figures, LAYOUT_LEVELED, 10, 1000, 1);
+    put(figures, LAYOUT_UNIVERSAL, 9.6, 1000, 1);
+    check_reason(figures, "it writes 10.0 bytes for each byte of rows, and no other is better");
+    put(figures, LAYOUT_BLOB, 1, 100, 1);
+    check_reason(figures, "and no other that reads at least 0.9 of the best is better by 5 %");
+    put(figures, LAYOUT_UNIVERSAL, 9, 1000, 1);
+    check_reason(figures, "it writes the least: 9.0 bytes for each byte of rows, of those");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_preference_has_its_own_figure),
         cmocka_unit_test(test_noise_changes_no_layout),
+        cmocka_unit_test(test_the_reason_fits_the_figures),
         cmocka_unit_test(test_only_tried_layouts_are_recommended),
     };
 
