@@ -23,7 +23,7 @@
 #define NS_PER_S     UINT64_C(1000000000)
 #define TICK_NS      (NS_PER_S / 10) /* between looks at the files' bytes */
 #define NAP_NS       (NS_PER_S / 2000)
-#define STUCK_NS     (NS_PER_S / 2) /* after which RocksDB finds nothing in what it calls due */
+#define STUCK_NS     (NS_PER_S * 5) /* after which RocksDB finds nothing in what it calls due */
 #define BATCH_MOST   1024           /* as the server's writer has them */
 #define BUFFER_PARTS 16             /* least batches in a write buffer */
 #define READ_ROWS    64             /* of one lookup that misses the cache */
@@ -227,7 +227,8 @@ static bool has_debt(struct layout_trial *trial)
     struct database_debt debt;
 
     database_poll_debt(trial->database, &debt);
-    if (!debt.due || debt.running > 0 || !trial->turns.is_on)
+    if (!debt.due || debt.running > 0 || !trial->turns.is_on ||
+        rocksdb_ext_compactions_wait(trial->setup->options))
         trial->due_since_ns = now_ns;
     if (debt.due && now_ns - trial->due_since_ns >= STUCK_NS)
         trial->idle_flush_bytes = flush_bytes(trial);
