@@ -7,6 +7,8 @@
 #include "placement/profile/profile_file.h"
 #include "tools/cli/tune/popularity.h"
 
+#define ROWS_MOST 0x1p53 /* that a double tells apart */
+
 void tune_load_clear(struct tune_load *load)
 {
     json_decref(load->tables);
@@ -15,7 +17,8 @@ void tune_load_clear(struct tune_load *load)
 
 static json_t *table_json(double rows, double row_bytes)
 {
-    return json_pack("{s:I, s:I}", "rows", (json_int_t)rows, "row_bytes", (json_int_t)row_bytes);
+    return json_pack("{s:I, s:I}", "rows", (json_int_t)MIN(rows, ROWS_MOST), "row_bytes",
+                     (json_int_t)row_bytes);
 }
 
 static double row_bytes_of(uint32_t dim, enum embtier_dtype dtype, enum embtier_optimizer optimizer)
@@ -33,8 +36,7 @@ int tune_load_given(const struct embtier_table_options *options, uint64_t row_by
                              : row_bytes_of(options->dim, options->dtype, options->optimizer);
 
     ret_load->is_logged = options->durability != EMBTIER_DURABILITY_REPLAY;
-    ret_load->tables =
-        json_pack("[o]", table_json((double)MIN(options->rows, (uint64_t)INT64_MAX), bytes));
+    ret_load->tables = json_pack("[o]", table_json((double)options->rows, bytes));
     return ret_load->tables ? -1 : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
@@ -93,8 +95,7 @@ int tune_load_profile(const char *path, struct tune_load *ret_load)
             continue;
         (void)json_array_append_new(
             ret_load->tables,
-            table_json(MIN(rows, (double)INT64_MAX / 2),
-                       row_bytes_of(one->table.dim, one->table.dtype, one->optimizer)));
+            table_json(rows, row_bytes_of(one->table.dim, one->table.dtype, one->optimizer)));
         lookups += (double)one->summary.lookups;
         sum += (double)one->summary.lookups * popularity_exponent(&one->cdf, rows);
     }

@@ -189,7 +189,7 @@ static int print_table(const struct tune_figures *figures, double updates_per_s)
     return EXIT_DONE;
 }
 
-static void print_doubts(const json_t *model)
+static void print_doubts(const json_t *model, bool buffers_reads)
 {
     struct number_text rows;
 
@@ -204,7 +204,8 @@ static void print_doubts(const json_t *model)
     if (!json_is_true(json_object_get(model, "to_scale")))
         puts("So few rows are not to scale: with all rows each layout writes more than this.");
     if (!json_is_true(json_object_get(model, "direct_io")))
-        puts("Reads came from the page cache, as this file system has no direct I/O.");
+        printf("Reads came from the page cache, as %s.\n",
+               buffers_reads ? "rocksdb.direct_io is no" : "this file system has no direct I/O");
 }
 
 static int print_text(const struct tune_report *report, const struct tune_figures *figures,
@@ -212,7 +213,7 @@ static int print_text(const struct tune_report *report, const struct tune_figure
 {
     const int exit_code = print_table(figures, number(report->trial, "updates_per_second"));
 
-    print_doubts(json_object_get(report->result, "model"));
+    print_doubts(json_object_get(report->result, "model"), report->buffers_reads);
     printf("\nRecommended: rocksdb.layout: %s%s; %s.\n", words[best],
            best == report->present ? ", as now" : "", reason);
     return exit_code;

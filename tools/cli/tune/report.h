@@ -10,6 +10,7 @@ struct tune_report {
     const struct json_t *trial, *result; /* as sent to the trial, and its last line */
     enum tune_preference preference;
     enum config_layout present; /* of the configuration */
+    bool buffers_reads;         /* it has no direct I/O */
 };
 
 /* Works out the figures of each layout. PROTOCOL: the result is none. */

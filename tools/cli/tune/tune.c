@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier tune: tries rocksdb.layout on the user's own rows and drive. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -23,7 +24,8 @@
 #define UPDATES_MOST    1e9
 #define READS_MOST      99.0
 #define ZIPF_MOST       10.0
-#define ROW_BYTES_MOST  (1 << 26)
+#define ROW_BYTES_MOST  (EMBTIER_DIM_MAX * 12) /* the longest row of a table, with its state */
+#define ROWS_MOST       (UINT64_C(1) << 53)    /* that a double tells apart */
 
 enum {
     OPTION_DIRECTORY = UCHAR_MAX + 1,
@@ -148,7 +150,7 @@ static int take_row_bytes(const struct cli *cli, struct arguments *arguments)
     if (parse_bytes(optarg, &arguments->row_bytes) == EMBTIER_OK && arguments->row_bytes >= 1 &&
         arguments->row_bytes <= ROW_BYTES_MOST)
         return -1;
-    return cli_usage(cli, "--row-bytes %s: allowed: 1 to 64MiB", TEXT_SHOWN(optarg));
+    return cli_usage(cli, "--row-bytes %s: allowed: 1 to 96KiB", TEXT_SHOWN(optarg));
 }
 
 static int take_option(const struct cli *cli, int option, struct arguments *arguments)
@@ -201,8 +203,8 @@ static int check_arguments(const struct cli *cli, const struct arguments *argume
     if (has_rows != has_length)
         return cli_usage(cli, "--%s is missing", has_length ? "rows" : "dim (or --row-bytes)");
     if (has_rows &&
-        (arguments->table.options.rows == 0 || arguments->table.options.rows == EMBTIER_UNBOUNDED))
-        return cli_usage(cli, "--rows: allowed: a number above 0");
+        (arguments->table.options.rows == 0 || arguments->table.options.rows > ROWS_MOST))
+        return cli_usage(cli, "--rows: allowed: 1 to %" PRIu64, ROWS_MOST);
     return -1;
 }
 
@@ -309,7 +311,8 @@ static int try_layouts(const struct cli *cli, const struct arguments *arguments,
                                       space_needed(arguments, json_object_get(trial, "tables")) };
     struct tune_report report = { .trial = trial,
                                   .preference = arguments->preference,
-                                  .present = config->rocksdb.layout };
+                                  .present = config->rocksdb.layout,
+                                  .buffers_reads = config->rocksdb.direct_io == SWITCH_OFF };
     struct err_msg msg = { { 0 } };
     json_t *result = NULL;
     int signal_number = 0;
