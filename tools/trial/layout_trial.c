@@ -20,18 +20,21 @@
 #include "tools/trial/trial_load.h"
 #include "tools/trial/trial_wire.h"
 
-#define NS_PER_S     UINT64_C(1000000000)
-#define TICK_NS      (NS_PER_S / 10) /* between looks at the files' bytes */
-#define NAP_NS       (NS_PER_S / 2000)
-#define STUCK_NS     (NS_PER_S * 5) /* after which RocksDB finds nothing in what it calls due */
-#define BATCH_MOST   1024           /* as the server's writer has them */
-#define BUFFER_PARTS 16             /* least batches in a write buffer */
-#define READ_ROWS    64             /* of one lookup that misses the cache */
-#define READERS_MOST 64
-#define SEED         7
-#define PERIOD_S     0.1  /* of the compaction scheduler */
-#define IDLE_MOST    0.5  /* of the trial's time, in which a turn finds too few rows to write */
-#define OTHERS_MOST  0.95 /* of the time, in which other shards have the slots */
+#define NS_PER_S UINT64_C(1000000000)
+#define TICK_NS  (NS_PER_S / 10) /* between looks at the files' bytes */
+#define NAP_NS   (NS_PER_S / 2000)
+/* Part of the time after which RocksDB finds nothing in what it calls due, and its bounds. */
+#define STUCK_PART     (1.0 / 120)
+#define STUCK_LEAST_NS (NS_PER_S / 2)
+#define STUCK_MOST_NS  (NS_PER_S * 5)
+#define BATCH_MOST     1024 /* as the server's writer has them */
+#define BUFFER_PARTS   16   /* least batches in a write buffer */
+#define READ_ROWS      64   /* of one lookup that misses the cache */
+#define READERS_MOST   64
+#define SEED           7
+#define PERIOD_S       0.1  /* of the compaction scheduler */
+#define IDLE_MOST      0.5  /* of the trial's time, in which a turn finds too few rows to write */
+#define OTHERS_MOST    0.95 /* of the time, in which other shards have the slots */
 
 /* The turns that the server's scheduler would give this database, in seconds of the server's time:
  * bytes over their rate. */
@@ -219,6 +222,14 @@ static void nap(void)
     nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
+/* A short trial cannot wait as long as a busy machine may need. */
+static uint64_t stuck_ns(const struct layout_trial *trial)
+{
+    const double part_ns = STUCK_PART * trial->spec->seconds * (double)NS_PER_S;
+
+    return (uint64_t)MIN(MAX(part_ns, (double)STUCK_LEAST_NS), (double)STUCK_MOST_NS);
+}
+
 /* Says whether compactions have work. RocksDB may call a database due and find nothing in it: then
  * it has none before the next flush. */
 static bool has_debt(struct layout_trial *trial)
@@ -230,7 +241,7 @@ static bool has_debt(struct layout_trial *trial)
     if (!debt.due || debt.running > 0 || !trial->turns.is_on ||
         rocksdb_ext_compactions_wait(trial->setup->options))
         trial->due_since_ns = now_ns;
-    if (debt.due && now_ns - trial->due_since_ns >= STUCK_NS)
+    if (debt.due && now_ns - trial->due_since_ns >= stuck_ns(trial))
         trial->idle_flush_bytes = flush_bytes(trial);
     return debt.running > 0 || (debt.due && flush_bytes(trial) != trial->idle_flush_bytes);
 }
