@@ -70,6 +70,7 @@ static void configure(struct walk *walk, uint32_t lanes)
              harness->directory, LANES_MAX, lanes, dram_mib + ARRAY_MIB, ARRAY_MIB,
              harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->directory,
              WALK_BATCH_ROWS, harness->rpc_yaml);
+    memset(walk->tier_mib, 0, sizeof(walk->tier_mib));
     harness_configure(harness, yaml);
 }
 
