@@ -6,7 +6,7 @@
  *
  *   1. The targets are marked as having strays, after older strays in them are swept away.
  *   2. The wave begins: writes go to both shards.
- *   3. What was there before is copied.
+ *   3. Rows that were there before are copied.
  *   4. A checkpoint is made, so that a crash has one to go back to that fits the new map.
  *   5. The switch: the new map is written to all data directories, then put in force.
  *   6. The source's strays are swept away.

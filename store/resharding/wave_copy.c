@@ -201,15 +201,8 @@ static enum embtier_err copy_database(struct wave *wave, bool logged, struct mov
         target = wave_target(wave, bucket_of(wave->store, &row.key));
         if (target == WAVE_NO_TARGET)
             continue;
-        if (!batch_has_room(&batch, &row)) {
+        if (!batch_has_room(&batch, &row))
             TRY(copy_batch(wave, &batch, logged, pace, msg));
-            TRY(long_walk_renew(&walk, &row, msg));
-            if (!row.value)
-                break;
-            target = wave_target(wave, bucket_of(wave->store, &row.key));
-            if (target == WAVE_NO_TARGET) /* the row was dropped meanwhile; this is the next */
-                continue;
-        }
         batch_add(&batch, &row, target);
     }
     return copy_batch(wave, &batch, logged, pace, msg);
@@ -340,11 +333,8 @@ static enum embtier_err sweep_database(struct store *store, const struct bucket_
         if (map->shards[bucket_of(store, &row.key)] != shard)
             batch.rows[batch.count++] = (struct stored_row){ .key = row.key };
         database_walk_next(walk.walk);
-        if (batch.count < BATCH_ROWS)
-            continue;
-        TRY(delete_batch(database, &batch, pace, msg));
-        if (clock_now_ns(&clock_monotonic) - walk.began_ns > WALK_NS)
-            TRY(long_walk_begin(&walk, row.key, msg)); /* that row is gone: it is at the next */
+        if (batch.count == BATCH_ROWS)
+            TRY(delete_batch(database, &batch, pace, msg));
     }
     TRY(delete_batch(database, &batch, pace, msg));
     return database_flush(database, msg);

@@ -21,6 +21,7 @@ import pytest
 from daemons import CLI, LONG, SANITIZED, Daemon, log_fields
 from failing_alloc import Allocations
 from scans import Scan
+from stores import has_lost_server
 
 import embtier
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator cannot be failed")
@@ -442,8 +443,11 @@ def reshard(w):
     def move(shards: int = 1) -> None:
         command = [CLI, "--socket", w.daemon.path, "reshard", "--shards", str(shards), "--rate", "0"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise (embtier.NoMemoryError if "out of memory" in done.stderr else embtier.DisconnectedError)(done.stderr)
+        if "out of memory" in done.stderr:
+            raise embtier.NoMemoryError(done.stderr)
+        if has_lost_server(done):
+            raise embtier.DisconnectedError(done.stderr)
+        assert done.returncode == 0, done.stderr
 
     w.attempt(move)
     move(2)

@@ -357,13 +357,25 @@ class Restore(Moment):
                 must_be(server, name, 7)
 
 
-class Reshard(Moment):
-    """Moves rows to more shards, then to fewer, while rows change. The next start goes on with it."""
-
-    checkpoints: set[int] = set()  # each shard that gives rows away has one made, and older ones go
+class Writes(Moment):
+    """Writes newer and newer numbers. Logged rows keep what was acknowledged; the others go back to the checkpoint."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = 2
+
+    def check(self, server) -> None:
+        for name in TABLES:
+            if is_logged(name):
+                found = np.unique(numbers(server, name))
+                assert self.acknowledged <= found.min() and found.max() <= self.sent, (name, found)
+            else:
+                must_be(server, name, 2)
+
+
+class Reshard(Writes):
+    """Moves rows to more shards, then to fewer, while rows change. The next start goes on with it."""
+
+    checkpoints: set[int] = set()  # each shard that gives rows away has one made, and older ones go
 
     def move(self, server, store, shards: int) -> subprocess.CompletedProcess:
         command = [str(CLI), "--socket", store.daemon.socket, "reshard", "--shards", str(shards), "--rate", "0"]
@@ -382,20 +394,9 @@ class Reshard(Moment):
                     raise embtier.DisconnectedError(done.stderr)
                 assert was_busy(done) and time.monotonic() < deadline, done.stderr
 
-    def check(self, server) -> None:
-        for name in TABLES:
-            if is_logged(name):
-                found = np.unique(numbers(server, name))
-                assert self.acknowledged <= found.min() and found.max() <= self.sent, (name, found)
-            else:
-                must_be(server, name, 2)
 
-
-class Compact(Moment):
+class Compact(Writes):
     """Writes rows until there have been some compactions."""
-
-    def __init__(self) -> None:
-        self.sent = self.acknowledged = 2
 
     def run(self, server, store) -> None:
         deadline = time.monotonic() + 60
@@ -404,14 +405,6 @@ class Compact(Moment):
             self.sent += 1
             write(server, TABLES, self.sent)
             self.acknowledged = self.sent
-
-    def check(self, server) -> None:
-        for name in TABLES:
-            if is_logged(name):
-                found = np.unique(numbers(server, name))
-                assert self.acknowledged <= found.min() and found.max() <= self.sent, (name, found)
-            else:
-                must_be(server, name, 2)
 
 
 class Stop(Moment):

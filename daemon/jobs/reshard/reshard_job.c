@@ -115,7 +115,6 @@ static enum embtier_err take_order(struct reshard_job *job, const struct job_par
                                    struct err_msg *msg)
 {
     struct reshard_record record = { 0 };
-
     struct reshard_facts facts;
 
     reshard_look(parts->store, &facts);

@@ -4,8 +4,7 @@
 
 The prediction has the configuration, row length, rows, rate and popularity of the load, and nothing else of the server. Then a server
 with that layout takes the load: all rows once, then updates at the rate until the bytes of all rows were written back twice, which do not
-count, then four times, which do. What it wrote is counted by its own metrics when nothing is left to compact. Ids follow Zipf's
-law, and the cache has an eighth of the rows. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it, one for each
+count, then four times, which do. The server's own metrics count its writes when nothing is left to compact. Ids follow Zipf's law, and the cache has an eighth of the rows. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it, one for each
 layout."""
 
 from __future__ import annotations
