@@ -4,8 +4,8 @@
  * After a crash only databases of `replay` tables go back. Buckets may have moved since the
  * checkpoint, and logged rows have moved with them, so the map stays. It must therefore fit the
  * checkpoint: each bucket's rows were already in its shard when the checkpoint was made
- * (bucket_map.checkpoint_from). Rows that come back beside them are strays. A restore that a user asks
- * for takes all databases back, and the map with them.
+ * (bucket_map.checkpoint_from). Rows that come back beside them are strays. A restore that a user
+ * asks for takes all databases back, and the map with them.
  *
  * Thread: the one that opens the store. */
 #ifndef EMBTIER_STORE_RESHARDING_MAP_BACK_H
