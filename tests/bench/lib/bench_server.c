@@ -190,8 +190,18 @@ void bench_do(struct embtier_batch *batch, enum embtier_op op)
     bench_wait(batch);
 }
 
+void bench_fill_rows(uint64_t *random, struct embtier_batch *batch, uint64_t elements)
+{
+    float *const rows = embtier_batch_rows(batch, 0);
+
+    for (uint64_t i = 0; i < elements; i++)
+        rows[i] = (float)((double)(bench_random(random) >> 40) * 0x1p-24 - 0.5);
+}
+
 void bench_touch_all(struct bench_server *server, enum embtier_op op)
 {
+    uint64_t random = 1;
+
     for (uint32_t t = 0; t < server->table_count; t++) {
         const uint32_t count = (uint32_t)MIN((uint64_t)TOUCH_ROWS, server->rows);
         const struct embtier_part part = { server->tables[t], count };
@@ -199,12 +209,8 @@ void bench_touch_all(struct bench_server *server, enum embtier_op op)
         uint32_t turn = 0;
 
         for (uint32_t i = 0; i < 2; i++) {
-            float *rows;
-
             batches[i] = bench_batch(server, &part, TOUCH_PARTS);
-            rows = embtier_batch_rows(batches[i], 0);
-            for (uint64_t j = 0; j < (uint64_t)count * server->dim; j++)
-                rows[j] = 1;
+            bench_fill_rows(&random, batches[i], count * (uint64_t)server->dim);
         }
         for (uint64_t first = 0; first < server->rows; first += count, turn++) {
             struct embtier_batch *const batch = batches[turn % 2];

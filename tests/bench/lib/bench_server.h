@@ -64,7 +64,11 @@ void bench_submit(struct embtier_batch *batch, enum embtier_op op);
 void bench_wait(struct embtier_batch *batch);
 void bench_do(struct embtier_batch *batch, enum embtier_op op);
 
-/* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
+/* Writes numbers from -0.5 to 0.5 into the first @elements of a batch's rows. They do not compress,
+ * as trained rows do not. */
+void bench_fill_rows(uint64_t *random, struct embtier_batch *batch, uint64_t elements);
+
+/* Touches every row of every table once, in order. With @op SET it stores rows of such numbers. */
 void bench_touch_all(struct bench_server *server, enum embtier_op op);
 
 enum bench_wire { BENCH_SHM, BENCH_TCP, BENCH_TLS };
