@@ -20,6 +20,7 @@
 
 #define READY_NS        UINT64_C(60000000000)
 #define LOG_SHOWN_BYTES 100000
+#define LONGEST_FOLDER  40 /* of $TMPDIR, so that the names of sockets fit */
 
 static const char *environment(const char *name, const char *otherwise)
 {
@@ -174,9 +175,12 @@ static void choose_transport(struct harness *harness)
 
 void harness_new(struct harness *harness)
 {
+    const char *const given = getenv("TMPDIR");
     char path[128];
 
-    *harness = (struct harness){ .directory = "/tmp/embtier-test-XXXXXX" };
+    *harness = (struct harness){ 0 };
+    snprintf(harness->directory, sizeof(harness->directory), "%s/embtier-test-XXXXXX",
+             given && strlen(given) <= LONGEST_FOLDER ? given : "/tmp");
     if (!mkdtemp(harness->directory))
         die(harness, "cannot make %s", harness->directory);
     choose_transport(harness);
