@@ -31,6 +31,8 @@ _spec.loader.exec_module(_conftest)
 import embtier  # noqa: E402  (the file above says where it lies)
 
 TREE, EMBTIERD, LANES, SHARDS = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES, _conftest.SHARDS
+TRANSPORT = _conftest.TRANSPORT  # those of TLS are for tests of the client; here tests choose it themselves
+assert not TRANSPORT.startswith("tls"), TRANSPORT
 under_load = _conftest.under_load
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
@@ -75,8 +77,10 @@ class Daemon(_conftest.Daemon):
             },
             "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
             "rocksdb": {"memtable_bytes": "16MiB", "metadata_cache_bytes": "8MiB"},
-            "socket": {"path": self.socket, "max_user_sessions": 1024},  # all tests are one user
+            "socket": {"path": self.path, "max_user_sessions": 1024},  # all tests are one user
         }
+        if TRANSPORT != "shm":
+            self.config["rpc"] = {"listen": [f"unix+rpc:{self.path}.rpc"], "io_uring": "off" if TRANSPORT == "rpc-epoll" else "auto"}
         self.environment: dict[str, str] = {}
         self.options = ["--init"]  # of each start, before the start's own
         self.configure(changes or {})
@@ -140,7 +144,7 @@ class Daemon(_conftest.Daemon):
             try:
                 self.connect(arena_bytes=0).close()
                 return
-            except embtier.UnreachableError:
+            except (embtier.UnreachableError, embtier.DisconnectedError):  # an ending server of before may still accept
                 assert self._process.poll() is None, self.log.read_text()
                 assert time.monotonic() < deadline, self.log.read_text()
                 time.sleep(0.01)

@@ -27,7 +27,7 @@ def open_daemon(make_daemon, request) -> Daemon:
     """A daemon that every user can reach."""
     changes = {"socket": {"mode": "0666"}, "checkpoints": getattr(request, "param", {})}
     daemon = make_daemon(changes)
-    Path(daemon.socket).parent.chmod(0o755)
+    Path(daemon.path).parent.chmod(0o755)
     daemon.start()
     with daemon.connect() as server:
         server.create_table("t", 4)
@@ -86,7 +86,7 @@ def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daem
     made = [make(open_daemon, user=NOBODY) for _ in range(3)]
     with contextlib.ExitStack() as readers:
         for id in made:  # a checkpoint stays while it is read
-            reader = readers.enter_context(RawClient(open_daemon.socket, arena_bytes=0))
+            reader = readers.enter_context(RawClient(open_daemon.path, arena_bytes=0))
             assert SCAN in reader.call(SCAN_OPEN, field(1, id) + field(2, "t"))
         over = make(open_daemon, "--keep", "1", user=NOBODY)
         assert ids_of(open_daemon, NOBODY) == [*made, over]

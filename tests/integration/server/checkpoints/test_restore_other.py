@@ -120,7 +120,7 @@ with RawClient(sys.argv[2]) as client:
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_tables_stay_their_makers_in_another_store(make_daemon):
     first, second = make_daemon({"socket": {"mode": "0666"}}), make_daemon()
-    Path(first.socket).parent.chmod(0o755)
+    Path(first.path).parent.chmod(0o755)
     first.start()
     subprocess.run([sys.executable, "-c", _AS_NOBODY, HELPERS, first.socket], check=True)
     with first.connect() as server:

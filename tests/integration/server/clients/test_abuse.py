@@ -339,7 +339,7 @@ def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
 
 def test_descriptors_that_come_along_are_closed_at_once(daemon):
     """Otherwise a client could use up the daemon's descriptors, and keep open a pipe whose end others await."""
-    with RawClient(daemon.socket, arena_bytes=0) as client:
+    with RawClient(daemon.path, arena_bytes=0) as client:
         before = steady_state(daemon)
         for _ in range(20):
             pipes = [os.pipe() for _ in range(12)]

@@ -111,7 +111,7 @@ def test_memory_that_is_slow_to_come_holds_up_no_client_and_is_given_back(slow_m
         daemon.await_metric("session_arena_bytes", had["session_arena_bytes"])
         with daemon.connect(arena_bytes=0):
             daemon.must_have_closed_all_but(descriptors)
-        with RawClient(daemon.socket, arena_bytes=LARGE) as again:
+        with RawClient(daemon.path, arena_bytes=LARGE) as again:
             assert again.arena_bytes >= LARGE
 
 
@@ -148,7 +148,7 @@ def test_a_stop_while_memory_comes_slowly_is_a_stop(slow_memory):
     await_that(slow_memory.is_held)
     with ThreadPoolExecutor() as pool:
         stop = pool.submit(daemon.stop)
-        await_that(lambda: not Path(daemon.socket).exists())  # the stop has begun
+        await_that(lambda: not Path(daemon.path).exists())  # the stop has begun
         slow_memory.let_go()
         stop.result()
     assert client.wait(LIMIT_S) != 0
@@ -177,7 +177,7 @@ def test_a_client_that_hangs_up_and_keeps_descriptors_keeps_no_memory(limited_da
     kept: list[RawClient] = []
     try:
         for _ in range(10):
-            client = RawClient(limited_daemon.socket, arena_bytes=KEPT)
+            client = RawClient(limited_daemon.path, arena_bytes=KEPT)
             kept.append(client)
             client.write(client.payload, b"its own")
             client.socket.close()
@@ -191,17 +191,17 @@ def test_a_client_that_hangs_up_and_keeps_descriptors_keeps_no_memory(limited_da
 
 
 def test_completions_of_many_slots_count_too(limited_daemon):
-    with RawClient(limited_daemon.socket, arena_bytes=KEPT, slots=1024):
+    with RawClient(limited_daemon.path, arena_bytes=KEPT, slots=1024):
         beyond = 64 * (1024 - 64)  # bytes of completions beyond those of a usual session
         assert limited_daemon.metrics()["session_arena_bytes"] >= KEPT + beyond
-        with RawClient(limited_daemon.socket, hello=False) as other:
+        with RawClient(limited_daemon.path, hello=False) as other:
             refused = other.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
             assert fields(refused[3][0])[1] == [embtier.errors.code_of("BUSY")]
     limited_daemon.await_metric("session_arena_bytes", 0)
 
 
 def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_count(limited_daemon):
-    client, me = RawClient(limited_daemon.socket, arena_bytes=KEPT), str(os.geteuid())
+    client, me = RawClient(limited_daemon.path, arena_bytes=KEPT), str(os.geteuid())
     client.write(client.payload, b"its own")
     client.socket.sendall(bytes(64))  # not a frame
     with pytest.raises(ConnectionError):
@@ -210,8 +210,8 @@ def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_cou
     for _ in range(10):  # whenever the lanes let go of it
         assert users(limited_daemon)[me]["arena_bytes"]["used"] >= KEPT
         assert client.read(client.payload, 7) == b"its own"
-    with RawClient(limited_daemon.socket, arena_bytes=KEPT):  # there is room for two clients
-        with RawClient(limited_daemon.socket, hello=False) as third:
+    with RawClient(limited_daemon.path, arena_bytes=KEPT):  # there is room for two clients
+        with RawClient(limited_daemon.path, hello=False) as third:
             refused = third.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
             assert fields(refused[3][0])[1] == [embtier.errors.code_of("BUSY")]
     client.socket.close()
@@ -249,7 +249,7 @@ def test_a_client_over_the_limit_of_sessions_is_told_which(make_daemon, key):
 
 def half_closed(daemon: Daemon, *sent_before: bytes, shuts: bool = True) -> RawClient:
     """A client that has not received its descriptors, and will send nothing more."""
-    client = RawClient(daemon.socket, hello=False)
+    client = RawClient(daemon.path, hello=False)
     client.send(2, field(1, 1) + field(2, 1) + field(3, KEPT // 4) + field(4, 8))
     await_that(lambda: embtier.__version__.encode() in client.socket.recv(1 << 16, socket.MSG_PEEK))
     for data in sent_before:
@@ -298,7 +298,7 @@ def test_a_client_that_sends_its_own_socket_does_not_count_for_ever(limited_daem
 
 def test_answers_that_a_dropped_client_does_not_read_count_no_more(limited_daemon):
     me = str(os.geteuid())
-    client = RawClient(limited_daemon.socket, arena_bytes=KEPT // 4)
+    client = RawClient(limited_daemon.path, arena_bytes=KEPT // 4)
     client.socket.setblocking(False)
     try:
         while True:
@@ -320,8 +320,8 @@ def test_descriptors_that_are_not_received_do_not_hold_up_a_stop(limited_daemon)
 
 
 def test_a_stop_leaves_a_client_its_answers(limited_daemon):
-    client = RawClient(limited_daemon.socket, arena_bytes=KEPT)
-    dropped = RawClient(limited_daemon.socket, arena_bytes=KEPT)
+    client = RawClient(limited_daemon.path, arena_bytes=KEPT)
+    dropped = RawClient(limited_daemon.path, arena_bytes=KEPT)
     for one in (client, dropped):
         one.write(one.payload, b"its own")
     dropped.socket.sendall(bytes(64))
@@ -375,7 +375,7 @@ def test_a_disk_that_is_slow_holds_up_no_other_answer(
         server.create_table("t", 4).set([1], np.ones((1, 4)))
         server.create_table("old", 4)
         server.checkpoint()
-    with RawClient(daemon.socket, arena_bytes=0) as client:
+    with RawClient(daemon.path, arena_bytes=0) as client:
         client.socket.settimeout(LIMIT_S)
         slow.hold()
         client.send(request_body, payload)
@@ -392,7 +392,7 @@ def test_an_import_of_a_client_that_has_gone_counts_until_it_is_cleaned_up(make_
     slow = SlowSystem(daemon, tmp_path, EMBTIER_FAULT_PATH="catalog")
     daemon.start()
     with daemon.connect():  # so that the user stays known
-        client = RawClient(daemon.socket)
+        client = RawClient(daemon.path)
         assert TABLE in client.call(LOAD_OPEN, field(1, spec_of("imported")))
         slow.hold()
         client.close()
@@ -426,7 +426,7 @@ def many_tables(own_daemon) -> list[str]:
 
 
 def test_tables_are_listed_in_pages_that_clients_put_together(own_daemon, many_tables):
-    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+    with RawClient(own_daemon.path, arena_bytes=0) as client:
         whole = fields(client.call(LIST_TABLES)[TABLES][0])  # asks as a client that does not know pages
         assert len(whole[1]) == PAGE and whole[MORE] == [1]
         pages = pages_of(client, LIST_TABLES, TABLES, lambda info: info[2][0], 20)
@@ -452,7 +452,7 @@ def test_tables_of_a_checkpoint_are_named_and_restored_however_many(own_daemon, 
         made = server.checkpoint()
         assert sorted(made.tables) == sorted(many_tables + long_names)
         assert list(server.checkpoint_info(made.id).tables) == list(made.tables)
-        with RawClient(own_daemon.socket, arena_bytes=0) as client:
+        with RawClient(own_daemon.path, arena_bytes=0) as client:
             shown = fields(client.call(SHOW, field(1, made.id))[CHECKPOINT][0])
             assert len(shown[6]) < len(made.tables) and shown[MORE] == [1]
         for name in many_tables:
@@ -481,7 +481,7 @@ def test_checkpoints_are_listed_in_pages_with_all_of_their_metadata(own_daemon):
         listed = {c.id: c for c in server.checkpoints()}
         assert set(made) <= set(listed)
         assert all(listed[id].metadata == metadata for id in made)
-    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+    with RawClient(own_daemon.path, arena_bytes=0) as client:
         whole = client.call(LIST_CHECKPOINTS)[CHECKPOINTS][0]
         assert len(whole) < 70_000 and fields(whole)[MORE] == [1]
         pages = pages_of(client, LIST_CHECKPOINTS, CHECKPOINTS, lambda info: info[1][0], 7)
@@ -494,11 +494,11 @@ def test_jobs_are_listed_in_pages(own_daemon):
         server.create_table("t", 4)
     # One table takes minutes to be filled; others wait for it, since they have the same name.
     spec = field(1, "huge") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
-    clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(12)]
+    clients = [RawClient(own_daemon.path, arena_bytes=0) for _ in range(12)]
     try:
         for client in clients:
             client.send(CREATE, field(1, spec + field(10, 1)))
-        with RawClient(own_daemon.socket, arena_bytes=0) as client:
+        with RawClient(own_daemon.path, arena_bytes=0) as client:
             await_that(lambda: len(fields(client.call(LIST_JOBS)[JOBS][0]).get(1, [])) == len(clients))
             pages = pages_of(client, LIST_JOBS, JOBS, lambda job: job[1][0], 5)
             assert [len(page) for page in pages] == [5, 5, 2]
@@ -556,7 +556,7 @@ def test_lists_that_are_asked_for_and_not_read_take_no_more_than_the_users_part(
         for _ in range(16):  # so that a list fills a page
             server.checkpoint(metadata="m" * 4000)
         before = server.status()["metrics"]["process_resident_bytes"]
-        clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(CONNECTIONS)]
+        clients = [RawClient(own_daemon.path, arena_bytes=0) for _ in range(CONNECTIONS)]
         try:
             most = users(own_daemon)[me]["answer_bytes"]["most"]
             seen = []
@@ -626,7 +626,7 @@ sys.stdin.read()
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_groups_that_never_fill_leave_others_their_steps(make_daemon):
     daemon = make_daemon({"socket": {"mode": "0666"}, "lanes": {"ticket_bytes": "64MiB"}})
-    Path(daemon.socket).parent.chmod(0o755)
+    Path(daemon.path).parent.chmod(0o755)
     daemon.start()
     python = str(Path(embtier.__file__).parents[1])
     with daemon.connect() as server:
@@ -689,7 +689,7 @@ sys.stdin.read()
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_prefetches_of_one_user_leave_room_to_others(make_daemon):
     daemon = make_daemon({"socket": {"mode": "0666"}})
-    Path(daemon.socket).parent.chmod(0o755)
+    Path(daemon.path).parent.chmod(0o755)
     daemon.start()
     tier = daemon.config["cache"]["tiers"][0]
     cache_mib = int(tier["bytes"].removesuffix("MiB")) - int(tier["array_bytes"].removesuffix("MiB"))

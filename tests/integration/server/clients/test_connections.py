@@ -106,7 +106,7 @@ REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP", "profile_read":
 
 def test_every_kind_of_request_is_served(daemon):
     """Otherwise bent requests would not get far."""
-    with RawClient(daemon.socket, hello=False) as client:
+    with RawClient(daemon.path, hello=False) as client:
         for kind, values in REQUESTS:
             client.socket.sendall(request(kind, values))
             reply = client.receive_last()
@@ -152,7 +152,7 @@ def test_random_bytes_and_bent_frames_harm_no_client(daemon, rng):
 
 
 def test_nothing_before_hello_is_answered_but_that(daemon):
-    with RawClient(daemon.socket, hello=False) as client:
+    with RawClient(daemon.path, hello=False) as client:
         for body in (3, 4, 5, 6, 7):
             payload = field(1, field(1, "x") + field(3, 1) + field(4, 1)) if body == 3 else field(1, "x")
             reply = client.call(body, b"" if body in (5, 7) else payload)
@@ -163,20 +163,20 @@ def test_nothing_before_hello_is_answered_but_that(daemon):
 
 
 def test_versions_that_do_not_meet_are_refused(daemon):
-    with RawClient(daemon.socket, hello=False) as client:
+    with RawClient(daemon.path, hello=False) as client:
         reply = client.call(2, field(1, 2) + field(2, 9))
         assert fields(reply[3][0])[1] == [embtier.errors.code_of("VERSION")]
 
 
 @pytest.mark.parametrize("arena,slots", [(2**40, 8), (2**64 - 1, 8), (1 << 20, 1025), (1 << 20, 2**32 - 1)])
 def test_too_much_memory_or_too_many_slots_are_refused(daemon, arena, slots):
-    with RawClient(daemon.socket, hello=False) as client:
+    with RawClient(daemon.path, hello=False) as client:
         reply = client.call(2, HELLO + field(3, arena) + field(4, slots))
         assert fields(reply[3][0])[1] == [embtier.errors.code_of("TOO_LARGE")]
 
 
 def test_an_arena_too_small_for_its_slots_grows(daemon):
-    with RawClient(daemon.socket, arena_bytes=1, slots=1024) as client:
+    with RawClient(daemon.path, arena_bytes=1, slots=1024) as client:
         assert client.arena_bytes > client.payload
         for _ in range(1025):  # enough to use the last slot, whose submission must lie in the arena too
             assert client.request(GET, [], segments_offset=client.payload).err == 0
@@ -276,7 +276,7 @@ while True:
 
 
 def test_doorbells_rung_without_end_harm_no_client(daemon):
-    with RawClient(daemon.socket) as client:
+    with RawClient(daemon.path) as client:
         handle = client.handle("steady")
         client.write(client.payload + 4096, struct.pack("<Q", 7))
         os.set_blocking(client.doorbell, False)

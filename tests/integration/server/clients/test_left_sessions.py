@@ -52,9 +52,9 @@ def await_answer_or_end(client: RawClient, number: int) -> None:
 
 
 def test_a_request_after_the_comeback_is_not_taken(own_daemon, table):
-    with RawClient(own_daemon.socket) as old:
+    with RawClient(own_daemon.path) as old:
         handle = old.handle(table)
-        with RawClient(own_daemon.socket, replaces=key_of(old)) as client:
+        with RawClient(own_daemon.path, replaces=key_of(old)) as client:
             number = submit_set(old, handle, 7.0)
             await_answer_or_end(old, number)
             assert old.completion(number) is None
@@ -64,7 +64,7 @@ def test_a_request_after_the_comeback_is_not_taken(own_daemon, table):
 
 def test_a_stalled_server_takes_nothing_of_the_old_session_once_it_has_answered(own_daemon, table):
     """The old session's requests lie in its memory while the server is stopped, and so does the new hello in its socket."""
-    with RawClient(own_daemon.socket) as old, RawClient(own_daemon.socket, hello=False) as client:
+    with RawClient(own_daemon.path) as old, RawClient(own_daemon.socket, hello=False) as client:
         handle = old.handle(table)
         os.kill(own_daemon.pid, signal.SIGSTOP)
         first = submit_set(old, handle, 1.0)
@@ -81,27 +81,27 @@ def test_a_stalled_server_takes_nothing_of_the_old_session_once_it_has_answered(
 
 def test_the_old_memory_can_be_read_until_its_client_closes(own_daemon, table):
     """A client copies what it needs into the new session's."""
-    with RawClient(own_daemon.socket) as old:
+    with RawClient(own_daemon.path) as old:
         old.write(old.payload, b"gradients")
-        with RawClient(own_daemon.socket, replaces=key_of(old)):
+        with RawClient(own_daemon.path, replaces=key_of(old)):
             assert old.closed_why
             assert old.read(old.payload, 9) == b"gradients"
             assert own_daemon.metrics()["sessions"] >= 2
 
 
 def test_a_session_that_is_named_again_and_one_without_memory(own_daemon, table):
-    with RawClient(own_daemon.socket, arena_bytes=0) as old:
+    with RawClient(own_daemon.path, arena_bytes=0) as old:
         key = key_of(old)
         for _ in range(3):
-            with RawClient(own_daemon.socket, replaces=key) as client:
+            with RawClient(own_daemon.path, replaces=key) as client:
                 assert value_of(client, client.handle(table)) == 0
         with pytest.raises(ConnectionError):
             old.handle(table)
 
 
 def test_a_wrong_secret_ends_nothing(own_daemon, table):
-    with RawClient(own_daemon.socket) as old:
+    with RawClient(own_daemon.path) as old:
         for secret in (b"", bytes(32), old.secret[:-1], old.secret + b"x"):
-            with RawClient(own_daemon.socket, replaces=field(1, old.number) + field(2, secret)):
+            with RawClient(own_daemon.path, replaces=field(1, old.number) + field(2, secret)):
                 assert not old.closed_why
         assert value_of(old, old.handle(table)) == 0

@@ -119,7 +119,7 @@ def test_metadata_is_data_but_is_escaped_where_it_is_shown(embtierd):
     with embtierd.connect() as server:
         made = server.checkpoint(metadata=[HOSTILE, {HOSTILE: "ä"}])
         raw = json.dumps(["\x9b2J\u202e\ufeff", "ä"], ensure_ascii=False, separators=(",", ":"))
-        with RawClient(embtierd.socket, arena_bytes=0) as client:  # the raw client escapes nothing
+        with RawClient(embtierd.path, arena_bytes=0) as client:  # the raw client escapes nothing
             assert 3 not in client.call(9, field(2, raw))
         newest = max(server.checkpoints(), key=lambda one: one.id)
         assert newest.metadata == json.loads(raw)
@@ -158,10 +158,10 @@ def test_no_client_forges_a_line_of_the_log(make_daemon):
     daemon = make_daemon({"log": {"level": "debug"}})
     daemon.start()
     embtier.connect(daemon.socket, client_name=HOSTILE, timeout=60).close()
-    with RawClient(daemon.socket, arena_bytes=0, hello=False) as client:
+    with RawClient(daemon.path, arena_bytes=0, hello=False) as client:
         client.call(2, field(1, 1) + field(2, 1) + field(5, "\x9b2J\u202e\u2028"))
     for name in ("\u202e\x9b", "\n"):
-        with RawClient(daemon.socket, arena_bytes=0) as client:
+        with RawClient(daemon.path, arena_bytes=0) as client:
             client.send(4, field(1, name))
             try:
                 client.receive()

@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 def open_daemon(make_daemon, request):
     """A daemon that every user can reach."""
     daemon = make_daemon({"socket": {"mode": "0666"} | getattr(request, "param", {})})
-    Path(daemon.socket).parent.chmod(0o755)
+    Path(daemon.path).parent.chmod(0o755)
     daemon.start()
     yield daemon
     daemon.stop()

@@ -32,7 +32,7 @@ def error_of(reply: dict[int, list]) -> int:
 
 
 def test_what_later_versions_ask_for_is_refused_and_the_connection_goes_on(own_daemon):
-    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+    with RawClient(own_daemon.path, arena_bytes=0) as client:
         for number in (99, 2000):
             assert error_of(client.call(number, field(1, "from later"))) == errors.code_of("UNSUPPORTED")
         assert 8 in client.call(STATUS)
@@ -122,7 +122,7 @@ def test_stats_of_an_older_server_go_on_and_on(older_server):
 
 
 def test_an_older_client_is_not_given_the_first_page_as_the_whole(own_daemon):
-    with RawClient(own_daemon.socket, hello=False) as older, own_daemon.connect() as server:
+    with RawClient(own_daemon.path, hello=False) as older, own_daemon.connect() as server:
         older.hello(0, 0, pages=False)
         for i in range(PAGE):
             server.create_table(f"t{i:03}", 4)

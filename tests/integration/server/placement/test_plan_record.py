@@ -18,7 +18,7 @@ GENERATION, HASH = 4, 7
 @pytest.fixture
 def daemon(own_daemon):
     """Its plan was put in force by a client that does not send the number of tables."""
-    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+    with RawClient(own_daemon.path, arena_bytes=0) as client:
         begun = client.call(KINDS["plan_begin"].number, field(1, GENERATION) + field(2, HASH))
         assert 3 not in begun and 3 not in client.call(KINDS["plan_end"].number), begun
     return own_daemon

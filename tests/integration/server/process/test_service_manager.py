@@ -172,7 +172,7 @@ def test_a_client_that_comes_before_the_server_is_served(make_daemon):
             assert len(done) == 1
             done[0].close()
             daemon.stop()
-            assert Path(daemon.socket).is_socket()
+            assert Path(daemon.path).is_socket()
 
 
 def test_clients_see_the_server_s_user_and_not_the_manager_s(make_daemon):

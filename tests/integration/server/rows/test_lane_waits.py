@@ -60,7 +60,7 @@ class Hog:
     """Keeps requests in flight, each for the same missing rows, over the same memory."""
 
     def __init__(self, daemon, count: int, requests: int = 64, first: int = 0) -> None:
-        self.client = RawClient(daemon.socket, arena_bytes=(1 << 20) + count * (8 + 4 * DIM), slots=64)
+        self.client = RawClient(daemon.path, arena_bytes=(1 << 20) + count * (8 + 4 * DIM), slots=64)
         ids = self.client.payload + 4096
         self.client.write(ids, np.arange(first, first + count).tobytes())
         table = self.client.handle("cold")

@@ -462,7 +462,7 @@ def test_a_ticket_of_another_session_or_a_used_one_is_refused(daemon, server, na
     """The raw client sends them, since libembtier knows whose tickets it has."""
     table = sgd_table(server, name)
     held = bags_of((table, [1])).lookup(ticket=True)
-    with RawClient(daemon.socket) as thief, nothing_changes(table):
+    with RawClient(daemon.path) as thief, nothing_changes(table):
         for op in (PUSH, RELEASE):
             for ticket in (held.ticket, held.ticket + 1, 2**64 - 1, 1):
                 done = thief.request(op, [], ticket=ticket, step=1)

@@ -43,7 +43,7 @@ def table(daemon, name):
 @pytest.fixture
 def client(daemon, table):
     """A client with ids 0, 1 at `ids` and room for rows at `rows`."""
-    with RawClient(daemon.socket) as client:
+    with RawClient(daemon.path) as client:
         client.table = client.handle(table.name)
         client.ids = client.payload + 8192
         client.rows = client.payload + 65536
@@ -164,7 +164,7 @@ def test_a_huge_number_of_segments_is_too_large(client, count):
 
 
 def test_65536_segments_are_served(daemon, table):
-    with RawClient(daemon.socket, arena_bytes=8 << 20) as client:
+    with RawClient(daemon.path, arena_bytes=8 << 20) as client:
         handle = client.handle(table.name)
         at = client.payload + 65536 * 32
         client.write(at, ids(7))
@@ -217,7 +217,7 @@ def test_a_slot_used_while_its_request_is_under_way_ends_the_session(make_daemon
     with daemon.connect() as server:
         server.create_table("rows", DIM, ROWS, init=("constant", 2)).set([1], [[1] * DIM])
     daemon.restart()
-    with RawClient(daemon.socket, slots=1) as client, daemon.connect() as server:
+    with RawClient(daemon.path, slots=1) as client, daemon.connect() as server:
         trigger.touch()
         handle = client.handle("rows")
         client.write(client.payload + 64, ids(1))
@@ -238,7 +238,7 @@ def test_changes_by_a_client_during_a_read_harm_no_other(daemon, table):
     """The client overwrites ids, segments and submissions all the time while requests run. The server checks and uses one copy of
     each, so a request can only be refused, or get other rows of the same table."""
     stop = threading.Event()
-    with RawClient(daemon.socket, slots=8) as client:
+    with RawClient(daemon.path, slots=8) as client:
         handle = client.handle(table.name)
         at = client.payload + 8192
         good, bad = ids(*range(10)) * 100, ids(*[2**63] * 1000)
@@ -283,7 +283,7 @@ def test_a_table_dropped_under_way_ends_its_requests_and_its_name_is_free(daemon
     """A client floods the table with GET and SET while another drops it. Each request ends, with success or with the table's end.
     The name is then free for another table with initial rows, and old handles are not valid for it."""
     name += "_dropped"
-    with daemon.connect() as server, RawClient(daemon.socket, arena_bytes=4 << 20) as client:
+    with daemon.connect() as server, RawClient(daemon.path, arena_bytes=4 << 20) as client:
         for round_ in range(4):
             table = server.create_table(name, 64, init=("constant", 3))
             table.set(np.arange(2000), np.ones((2000, 64)))

@@ -249,7 +249,7 @@ SPEC = {"name": "sent", "rows": 100, "dim": 4, "dtype": 1, "optimizer": 5, "init
 
 def test_a_client_gives_no_uuid_or_step_to_a_table_that_it_makes(daemon):
     number = KINDS["table_create"].number
-    with RawClient(daemon.socket) as client:
+    with RawClient(daemon.path) as client:
         sent = SPEC | {"uuid": "a" * 32, "step": 5}
         client.call(number, encode("TableCreate", {"spec": sent}))
     with daemon.connect() as server:
@@ -264,7 +264,7 @@ def test_a_client_gives_no_uuid_or_step_to_a_table_that_it_makes(daemon):
 @pytest.mark.parametrize("kind", ("table_create", "load_open"))
 def test_what_is_no_uuid_and_no_step_is_refused(daemon, kind, wrong):
     number, message, _ = KINDS[kind]
-    with RawClient(daemon.socket) as client:
+    with RawClient(daemon.path) as client:
         reply = client.call(number, encode(message, {"spec": SPEC | wrong}))
         (error,) = reply[3]
         assert fields(error)[1] == [embtier.errors.code_of("INVALID")]

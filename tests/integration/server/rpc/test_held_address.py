@@ -25,7 +25,7 @@ def take_address(daemon: Daemon, kind: str) -> tuple[socket.socket, str]:
         host, port = taken.getsockname()
         return taken, f"tcp://{host}:{port}"
     taken = socket.socket(socket.AF_UNIX)
-    path = f"{Path(daemon.socket).parent}/{time.monotonic_ns()}"
+    path = f"{Path(daemon.path).parent}/{time.monotonic_ns()}"
     taken.bind(path)
     taken.listen()
     return taken, f"unix+rpc:{path}"

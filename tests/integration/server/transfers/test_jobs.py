@@ -96,7 +96,7 @@ def fill(begin: Callable, daemon: Daemon, name: str, rows: int = MANY_ROWS, **op
 def open_daemon(make_daemon) -> Daemon:
     """A daemon that every user can reach."""
     daemon = make_daemon({"socket": {"mode": "0666"}})
-    Path(daemon.socket).parent.chmod(0o755)
+    Path(daemon.path).parent.chmod(0o755)
     daemon.start()
     return daemon
 
@@ -241,7 +241,7 @@ def held_drop(make_daemon, begin) -> Iterator[Daemon]:
         server.create_table("held", 8, 1000).set(np.arange(1000), np.ones((1000, 8)))
         server.create_table("waiting", 8, 1000)
     daemon.restart()
-    with RawClient(daemon.socket) as client:
+    with RawClient(daemon.path) as client:
         trigger.touch()
         at = client.payload + 4096
         client.write(at, np.arange(1).tobytes())
@@ -291,7 +291,7 @@ def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemo
     with daemon.connect() as server:
         server.create_table("rows", 8).set([1], np.ones((1, 8)))
         server.checkpoint()
-    with RawClient(daemon.socket) as first, RawClient(daemon.socket) as second:
+    with RawClient(daemon.path) as first, RawClient(daemon.socket) as second:
         trigger.touch()
         first.send(KINDS["scan_open"].number, field(2, "rows"))
         await_that(lambda: state_of(daemon, "rows") == "running")
@@ -427,10 +427,10 @@ def test_users_take_turns_where_one_job_runs_at_a_time(open_daemon):
     the twenty may be done before it is sent."""
     with open_daemon.connect() as server, contextlib.ExitStack() as stack:
         server.create_table("rows", 8).set(np.arange(50_000), np.ones((50_000, 8)))
-        clients = [stack.enter_context(RawClient(open_daemon.socket, arena_bytes=0)) for _ in range(20)]
+        clients = [stack.enter_context(RawClient(open_daemon.path, arena_bytes=0)) for _ in range(20)]
         os.seteuid(NOBODY)
         try:
-            other = stack.enter_context(RawClient(open_daemon.socket, arena_bytes=0))
+            other = stack.enter_context(RawClient(open_daemon.path, arena_bytes=0))
         finally:
             os.seteuid(0)
         for _ in range(20):
@@ -457,12 +457,12 @@ def test_a_user_has_no_more_than_so_many_jobs_waiting(own_daemon):
 
     with contextlib.ExitStack() as stack:
         for i in range(OF_ONE_USER + WAITING_MOST):
-            client = stack.enter_context(RawClient(own_daemon.socket, arena_bytes=0))
+            client = stack.enter_context(RawClient(own_daemon.path, arena_bytes=0))
             client.send(CREATE, spec(f"t{i}"))
             if i < OF_ONE_USER:
                 await_that(lambda i=i: own_daemon.metrics()["jobs"]["running"] == i + 1)
         await_that(lambda: own_daemon.metrics()["jobs"]["waiting"] == WAITING_MOST)
-        client = stack.enter_context(RawClient(own_daemon.socket, arena_bytes=0))
+        client = stack.enter_context(RawClient(own_daemon.path, arena_bytes=0))
         error = client.call(CREATE, spec("one.more"))[3][0]
         assert error[1] == BUSY and b"jobs of this user wait" in error, error
         with own_daemon.connect() as server:
@@ -496,7 +496,7 @@ def test_when_the_servers_checkpoint_is_cancelled_another_one_is_due(make_daemon
     def waiting() -> dict | None:
         return next((job for job in jobs(daemon) if job["kind"] == "checkpoint create"), None)
 
-    with daemon.connect(timeout=LIMIT_S) as server, RawClient(daemon.socket, arena_bytes=0) as other:
+    with daemon.connect(timeout=LIMIT_S) as server, RawClient(daemon.path, arena_bytes=0) as other:
         table = server.create_table("t", 4)
         first = server.checkpoint()
         server.checkpoint()
@@ -522,7 +522,7 @@ def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon
     daemon = make_daemon({"checkpoints": {"transfer_idle_seconds": 1}})
     daemon.start()
     spec = field(1, "held") + field(3, 4) + field(4, 1) + field(5, 1) + field(6, 1)
-    with RawClient(daemon.socket) as client, daemon.connect() as server:
+    with RawClient(daemon.path) as client, daemon.connect() as server:
         reply = client.call(LOAD_OPEN, field(1, spec))
         assert 6 in reply, reply
 

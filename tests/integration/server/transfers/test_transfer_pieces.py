@@ -40,7 +40,7 @@ def pieces(client: RawClient, table: str, all_rows: bool) -> Iterator[tuple[int,
 
 def test_an_export_of_all_rows_comes_in_bounded_pieces(quiet):
     dim = 64
-    with quiet.connect() as server, RawClient(quiet.socket, ARENA, 8) as client:
+    with quiet.connect() as server, RawClient(quiet.path, ARENA, 8) as client:
         server.create_table("huge", dim, rows=2**40)  # none of its rows is written
         server.checkpoint()
         next_id = 0
@@ -55,7 +55,7 @@ def test_an_export_of_all_rows_comes_in_bounded_pieces(quiet):
 
 def test_an_export_of_short_rows_comes_in_bounded_pieces_and_whole(quiet):
     rows = 3 * PIECE_ROWS + 100
-    with quiet.connect() as server, RawClient(quiet.socket, ARENA, 8) as client:
+    with quiet.connect() as server, RawClient(quiet.path, ARENA, 8) as client:
         server.create_table("short", 1).set(np.arange(rows), np.arange(rows, dtype=np.float32)[:, None])
         server.checkpoint()
         counts, next_id = [], 0
@@ -86,7 +86,7 @@ def open_load(client: RawClient, name: str, rows: int) -> None:
 
 def test_rows_of_an_import_are_all_taken_however_many_pieces_they_are(quiet):
     rows = 5 * PIECE_ROWS + 3
-    with RawClient(quiet.socket, ARENA, 8) as client:
+    with RawClient(quiet.path, ARENA, 8) as client:
         open_load(client, "imported", 2 * rows)
         for first in (0, rows):
             reply = send_rows(client, np.arange(first, first + rows))
@@ -103,7 +103,7 @@ def test_a_wrong_row_of_a_later_piece_ends_the_import(quiet):
     rows = 3 * PIECE_ROWS
     ids = np.arange(rows)
     ids[2 * PIECE_ROWS + 5] = rows  # the table has no such row
-    with RawClient(quiet.socket, ARENA, 8) as client:
+    with RawClient(quiet.path, ARENA, 8) as client:
         open_load(client, "wrong", rows)
         assert f"not {rows}".encode() in fields(send_rows(client, ids)[ERROR][0])[2][0]
         assert b"takes no more rows" in fields(send_rows(client, np.arange(rows))[ERROR][0])[2][0]
