@@ -26,6 +26,7 @@ struct yaml_doc;
 #define CONFIG_LISTEN_MAX      8
 #define CONFIG_SHARDS_MAX      1024 /* of all directories together */
 #define CONFIG_LANES_MAX       64
+#define CONFIG_READERS_MAX     64 /* of a lane */
 
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 /* How RocksDB lays out rows (store/rocksdb/rocksdb_layout.h). */

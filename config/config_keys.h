@@ -32,7 +32,8 @@ struct cyaml_schema_value;
 #define CONFIG_LANES_KEYS(K)                                                                       \
     K(lanes, count, U32, START, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,             \
       "worker threads, each with its share of the rows; at most one per shard")                    \
-    K(lanes, readers_per_lane, U32, START, "4", 1, 64, "threads of each lane that read from SSD")  \
+    K(lanes, readers_per_lane, U32, LIVE, "4", 1, CONFIG_READERS_MAX,                              \
+      "threads of each lane that read from SSD")                                                   \
     K(lanes, request_bytes, BYTES, START, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                   \
       "memory for requests in progress, all lanes together")                                       \
     K(lanes, write_queue_bytes, BYTES, START, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,               \

@@ -118,6 +118,14 @@ uint64_t lane_ticket_ns(struct lane *lane);
 void lane_set_slow_request_ns(struct lane *lane, uint64_t slow_request_ns);
 uint64_t lane_slow_request_ns(struct lane *lane);
 
+/* Has the lane read with @count readers, and waits until those that are too many have ended; if SSD
+ * lets them wait for long, they end later. NO_MEMORY, BUSY, or an error of the system: it has no
+ * more, and the lane reads with as many as before. SHUTDOWN: *@give_up has become true. One thread
+ * at a time. lane_readers() reads the number there, at any time. */
+MUST_CHECK enum embtier_err lane_set_readers(struct lane *lane, uint32_t count,
+                                             const _Atomic bool *give_up, struct err_msg *msg);
+uint32_t lane_readers(struct lane *lane);
+
 /* The size of a tier of the lane's row cache (row_cache.h). One thread at a time. */
 MUST_CHECK enum embtier_err lane_check_tier(struct lane *lane, uint32_t tier, uint32_t slabs,
                                             struct err_msg *msg);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/counter.h"
+#include "base/log/log.h"
 #include "daemon/engine/lane/lane_impl.h"
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/tables/tables.h"
@@ -182,6 +183,69 @@ uint64_t lane_slow_request_ns(struct lane *lane)
     lane_call(lane, call_read_slow, &limit_ns);
     return limit_ns;
 }
+
+/* ---- Readers ---- */
+
+/* How long a change of their number waits for readers that wait for SSD. */
+#define READERS_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+
+static void call_use_readers(struct lane *lane, void *count)
+{
+    read_pool_use(lane->rows.readers, *(const uint32_t *)count);
+}
+
+static void call_readers_idle(struct lane *lane, void *ret_is_idle)
+{
+    *(bool *)ret_is_idle = read_pool_is_idle_behind(lane->rows.readers);
+}
+
+static void call_read_readers(struct lane *lane, void *ret_count)
+{
+    *(uint32_t *)ret_count = read_pool_used(lane->rows.readers);
+}
+
+uint32_t lane_readers(struct lane *lane)
+{
+    uint32_t count = 0;
+
+    lane_call(lane, call_read_readers, &count);
+    return count;
+}
+
+/* True if nothing is left of readers that the lane does not use. */
+static bool readers_are_gone(struct lane *lane)
+{
+    bool is_idle = false;
+
+    lane_call(lane, call_readers_idle, &is_idle);
+    if (is_idle)
+        read_pool_trim(lane->rows.readers);
+    return read_pool_have_ended(lane->rows.readers) && is_idle;
+}
+
+enum embtier_err lane_set_readers(struct lane *lane, uint32_t count, const _Atomic bool *give_up,
+                                  struct err_msg *msg)
+{
+    struct read_pool *const pool = lane->rows.readers;
+    const uint64_t began_ns = clock_now_ns(lane->opts.clock);
+
+    TRY(read_pool_grow(pool, count, msg));
+    lane_call(lane, call_use_readers, &count);
+    read_pool_end_readers(pool, count);
+    while (!readers_are_gone(lane)) {
+        if (atomic_load(give_up))
+            return err_shutdown(msg);
+        if (clock_since(clock_now_ns(lane->opts.clock), began_ns) > READERS_PATIENCE_NS) {
+            log_warn("readers that are too many still wait for SSD; they end after their reads",
+                     "lane=%u readers=%u", lane->opts.index, count);
+            break;
+        }
+        pause_ms(1);
+    }
+    return EMBTIER_OK;
+}
+
+/* ---- Tiers ---- */
 
 /* A new size of a tier, or a step towards it. */
 struct tier_call {

@@ -172,6 +172,28 @@ _Static_assert(TIERS_MAX == 4, "each has its functions");
 
 /* ---- Lanes ---- */
 
+/* More readers take descriptors, which the store gives up first. */
+static enum embtier_err apply_readers(struct knobs_live *live, const struct config *next,
+                                      struct err_msg *msg)
+{
+    TRY(store_share_files(live->opts.store, next, msg));
+    for (uint32_t i = 0; i < live->opts.lane_count; i++)
+        TRY(lane_set_readers(live->opts.lanes[i], next->lanes.readers_per_lane,
+                             checkpoints_stopping(live->opts.checkpoints), msg));
+    return EMBTIER_OK;
+}
+
+/* While they change, some lanes have more than others. */
+static void read_readers(struct knobs_live *live, struct config *now)
+{
+    for (uint32_t i = 0; i < live->opts.lane_count; i++) {
+        const uint32_t readers = lane_readers(live->opts.lanes[i]);
+
+        if (i == 0 || readers < now->lanes.readers_per_lane)
+            now->lanes.readers_per_lane = readers;
+    }
+}
+
 static enum embtier_err apply_tickets(struct knobs_live *live, const struct config *next,
                                       struct err_msg *msg)
 {
@@ -302,6 +324,7 @@ const struct knob_live knobs_live_table[] = {
     { "cache.tiers[1].bytes", apply_tier1, read_tier1 },
     { "cache.tiers[2].bytes", apply_tier2, read_tier2 },
     { "cache.tiers[3].bytes", apply_tier3, read_tier3 },
+    { "lanes.readers_per_lane", apply_readers, read_readers },
     { "lanes.ticket_seconds", apply_tickets, read_tickets },
     { "log.slow_request_ms", apply_slow, read_slow },
     { "lanes.group_seconds", apply_groups, read_groups },
@@ -330,7 +353,8 @@ const struct knob_live knobs_live_table[] = {
 };
 bool knobs_live_is_long(const struct knob_live *row)
 {
-    return strncmp(row->name, "cache.tiers[", strlen("cache.tiers[")) == 0;
+    return strncmp(row->name, "cache.tiers[", strlen("cache.tiers[")) == 0 ||
+           strcmp(row->name, "lanes.readers_per_lane") == 0;
 }
 
 const uint32_t knobs_live_count = ARRAY_LEN(knobs_live_table);

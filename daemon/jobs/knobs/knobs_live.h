@@ -34,7 +34,7 @@ struct knob_live {
 extern const struct knob_live knobs_live_table[];
 extern const uint32_t knobs_live_count;
 
-/* True if apply() waits for rows. Values are read meanwhile. */
+/* True if apply() waits for rows, or for SSD. Values are read meanwhile. */
 bool knobs_live_is_long(const struct knob_live *row);
 
 /* Sets @limit from @config. */

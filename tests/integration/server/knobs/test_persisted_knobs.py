@@ -71,16 +71,16 @@ def test_only_the_value_changes_in_the_file(written):
 
 def test_a_knob_that_needs_a_restart_waits_in_the_file(written):
     daemon, path = written
-    done = answer(daemon, "knob", "set", "lanes.readers_per_lane", "3", "--persist")
-    assert done == {"name": "lanes.readers_per_lane", "old": "2", "value": "2", "applied": False, "file": str(path)}
-    assert differences(daemon) == {"lanes.readers_per_lane": ("2", "3")}
+    done = answer(daemon, "knob", "set", "rocksdb.bloom_bits_per_key", "12", "--persist")
+    assert done == {"name": "rocksdb.bloom_bits_per_key", "old": "10", "value": "10", "applied": False, "file": str(path)}
+    assert differences(daemon) == {"rocksdb.bloom_bits_per_key": ("10", "12")}
     text = run(daemon, "knob", "set", "cache.tiers[0].name", "fast tier", "--persist")
     assert text.returncode == 1  # a name has no blank
     text = run(daemon, "knob", "set", "cache.tiers[0].name", "fast", "--persist").stdout
     assert text.startswith("cache.tiers[0].name: dram now; fast from the next start on\n")
     daemon.stop()
     daemon.start()
-    assert answer(daemon, "knob", "get", "lanes.readers_per_lane")["value"] == "3"
+    assert answer(daemon, "knob", "get", "rocksdb.bloom_bits_per_key")["value"] == "12"
     assert answer(daemon, "knob", "get", "cache.tiers[0].name")["value"] == "fast"
     daemon.stop()
 

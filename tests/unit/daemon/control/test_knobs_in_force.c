@@ -66,6 +66,7 @@ static void must_set(struct knobbed *k, const char *name, const char *value, con
 
 static void test_a_time_reaches_every_lane_and_all_groups(void **state)
 {
+    static const char *const readers[] = { "5", "64", "1" };
     static struct knobbed k;
 
     make(&k, *state);
@@ -73,6 +74,11 @@ static void test_a_time_reaches_every_lane_and_all_groups(void **state)
     for (uint32_t i = 0; i < k.c.parts.lane_count; i++)
         assert_int_equal(lane_ticket_ns(k.c.parts.lanes[i]), 7 * NS_PER_S);
     must_set(&k, "lanes.group_seconds", "8", "8");
+    for (size_t r = 0; r < ARRAY_LEN(readers); r++) {
+        must_set(&k, "lanes.readers_per_lane", readers[r], readers[r]);
+        for (uint32_t i = 0; i < k.c.parts.lane_count; i++)
+            assert_int_equal(lane_readers(k.c.parts.lanes[i]), strtoul(readers[r], NULL, 10));
+    }
     assert_int_equal(groups_wait_ns(k.c.parts.groups), 8 * NS_PER_S);
     must_set(&k, "socket.max_arena_bytes", "1048576", "1MiB");
     assert_int_equal(knobs_limit(k.knobs, KNOB_MAX_ARENA_BYTES), MIB);
