@@ -21,6 +21,7 @@ import pytest
 from control_requests import KINDS
 from daemons import CLI, SANITIZED, Daemon
 from raw_client import GET, RawClient, field, fields
+from stores import run_cli
 
 import embtier
 
@@ -518,13 +519,16 @@ def test_when_the_servers_checkpoint_is_cancelled_another_one_is_due(make_daemon
         await_that(is_made)
 
 
-def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon):
-    daemon = make_daemon({"checkpoints": {"transfer_idle_seconds": 1}})
+@pytest.mark.parametrize("is_set_live", [False, True])
+def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon, is_set_live):
+    daemon = make_daemon({} if is_set_live else {"checkpoints": {"transfer_idle_seconds": 1}})
     daemon.start()
     spec = field(1, "held") + field(3, 4) + field(4, 1) + field(5, 1) + field(6, 1)
     with RawClient(daemon.path) as client, daemon.connect() as server:
         reply = client.call(LOAD_OPEN, field(1, spec))
         assert 6 in reply, reply
+        if is_set_live:
+            assert run_cli(daemon, "knob", "set", "checkpoints.transfer_idle_seconds", "1").returncode == 0
 
         def is_free() -> bool:
             try:
