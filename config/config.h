@@ -27,6 +27,9 @@ struct yaml_doc;
 #define CONFIG_SHARDS_MAX      1024 /* of all directories together */
 #define CONFIG_LANES_MAX       64
 #define CONFIG_READERS_MAX     64 /* of a lane */
+/* Files of level 0 that may gather before a compaction: few enough that a shard is due long before
+ * it is urgent. */
+#define CONFIG_TRIGGER_FILES_MAX 16
 
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 /* How RocksDB lays out rows (store/rocksdb/rocksdb_layout.h). */
@@ -76,6 +79,7 @@ struct config {
         uint64_t metadata_cache_bytes; /* index and filter blocks, all shards together */
         uint32_t background_threads;   /* flush and compaction, all shards together */
         uint32_t bloom_bits_per_key;
+        uint32_t compaction_trigger_files;    /* level-0 files of a database that make it due */
         uint32_t compaction_parallel;         /* shards that may compact at the same time */
         uint64_t compaction_bytes_per_second; /* that compactions write; 0: no limit */
         char *compaction_hours;               /* as day_hours_parse() takes it; NULL: all day */

@@ -60,6 +60,8 @@ struct cyaml_schema_value;
       "threads that flush and compact, all shards together")                                       \
     K(rocksdb, bloom_bits_per_key, U32, START, "10", 0, 64,                                        \
       "bits of the bloom filter per row; 0: none")                                                 \
+    K(rocksdb, compaction_trigger_files, U32, LIVE, "4", 2, CONFIG_TRIGGER_FILES_MAX,              \
+      "new files of a shard that start a compaction")                                              \
     K(rocksdb, compaction_parallel, U32, LIVE, "1", 1, CONFIG_SHARDS_MAX,                          \
       "shards of each device that may compact at the same time")                                   \
     K(rocksdb, compaction_bytes_per_second, BYTES, LIVE, "0", 0, CONFIG_BYTES_MAX,                 \

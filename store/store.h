@@ -240,7 +240,8 @@ struct compaction_scheduler *store_compaction(const struct store *store);
  * databases, and read back from each: INTERNAL if RocksDB has another value then. BUSY: a database
  * is being resumed, or the system gives no more threads. After an error some databases have the
  * new value, and the message says how many have not; a call with the old value, or with the new
- * one again, repairs that. Thread: one at a time, which may wait for SSD. */
+ * one again, repairs that. A shard that is made later gets the same values. Thread: one at a time,
+ * which may wait for SSD; another one may call store_share_files(). */
 struct store_tuning {
     uint64_t memtable_bytes;              /* rocksdb.memtable_bytes */
     uint64_t metadata_cache_bytes;        /* rocksdb.metadata_cache_bytes */
@@ -252,6 +253,10 @@ MUST_CHECK enum embtier_err store_set_memtables(struct store *store, const struc
                                                 struct err_msg *msg);
 MUST_CHECK enum embtier_err store_set_threads(struct store *store, uint32_t threads,
                                               struct err_msg *msg);
+/* rocksdb.compaction_trigger_files, and as a database has it; all were set to the same. */
+MUST_CHECK enum embtier_err store_set_trigger_files(struct store *store, uint32_t files,
+                                                    struct err_msg *msg);
+uint32_t store_trigger_files(const struct store *store);
 void store_set_metadata_cache(struct store *store, uint64_t bytes);
 void store_set_compaction_parallel(struct store *store, uint32_t parallel);
 void store_set_compaction_bytes(struct store *store, uint64_t bytes_per_second);

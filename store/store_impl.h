@@ -52,6 +52,11 @@ struct store {
     _Atomic uint32_t background_threads;      /* as the configuration counts them */
     uint32_t shards_per_directory;            /* as the store was made */
     uint32_t devices[CONFIG_DIRECTORIES_MAX]; /* number of the file system of each directory */
+    struct store_tuned {
+        pthread_mutex_t lock; /* held while databases are tuned, and while the store gets others */
+        int64_t values[ROCKSDB_EXT_TUNING_COUNT]; /* of all databases */
+        bool is_set[ROCKSDB_EXT_TUNING_COUNT];    /* since the store was opened */
+    } tuned;
     _Atomic uint32_t read_files; /* open table files of a checkpoint's database, at most */
     /* Two for each number of a shard, see store_database_of(); NULL: not open, or the shard is
      * gone. */
@@ -157,6 +162,11 @@ MUST_CHECK enum embtier_err store_remove_closed_file(struct store *store, struct
 /* store_checkpoint.c: puts the store back as a crash or @restore_id requires, before any database
  * is opened. */
 MUST_CHECK enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
+                                           struct err_msg *msg);
+
+/* store_tuning.c: gives a database that was just opened the values that the others have by now.
+ * The caller holds the lock of struct store_tuned. */
+MUST_CHECK enum embtier_err store_tune_new(const struct store *store, struct database *database,
                                            struct err_msg *msg);
 
 /* store_space.c. */

@@ -40,10 +40,28 @@ static enum embtier_err tune_all(struct store *store, enum rocksdb_ext_tuning tu
 {
     struct tuning_round round = { .tuning = tuning, .value = value };
 
+    pthread_mutex_lock(&store->tuned.lock);
     for (uint32_t i = 0; i < store_database_count(store); i++)
         if (store_database_at(store, i))
             tune_one(&round, store_database_at(store, i));
+    if (round.refused == 0) {
+        store->tuned.values[tuning] = value;
+        store->tuned.is_set[tuning] = true;
+    }
+    pthread_mutex_unlock(&store->tuned.lock);
     return end_round(&round, msg);
+}
+
+enum embtier_err store_tune_new(const struct store *store, struct database *database,
+                                struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < ROCKSDB_EXT_TUNING_COUNT; i++) {
+        const enum rocksdb_ext_tuning tuning = (enum rocksdb_ext_tuning)i;
+
+        if (store->tuned.is_set[i] && database_tuned(database, tuning) != store->tuned.values[i])
+            TRY(database_tune(database, tuning, store->tuned.values[i], msg));
+    }
+    return EMBTIER_OK;
 }
 
 /* The reserve on disk must hold all write buffers, so it grows first. */
@@ -76,6 +94,20 @@ enum embtier_err store_set_threads(struct store *store, uint32_t threads, struct
     return EMBTIER_OK;
 }
 
+enum embtier_err store_set_trigger_files(struct store *store, uint32_t files, struct err_msg *msg)
+{
+    return tune_all(store, ROCKSDB_EXT_TUNING_TRIGGER_FILES, files, msg);
+}
+
+uint32_t store_trigger_files(const struct store *store)
+{
+    for (uint32_t i = 0; i < store_database_count(store); i++)
+        if (store_database_at(store, i))
+            return (uint32_t)database_tuned(store_database_at(store, i),
+                                            ROCKSDB_EXT_TUNING_TRIGGER_FILES);
+    return 0;
+}
+
 void store_set_metadata_cache(struct store *store, uint64_t bytes)
 {
     rocksdb_cache_set_capacity(store->setup->metadata_cache, bytes);
@@ -97,12 +129,14 @@ enum embtier_err store_share_files(struct store *store, const struct config *con
     struct tuning_round round = { .tuning = ROCKSDB_EXT_TUNING_OPEN_FILES,
                                   .value = (int64_t)config->descriptors.table_files + OWN_FILES };
 
+    pthread_mutex_lock(&store->tuned.lock);
     for (uint32_t i = 0; i < store_database_count(store); i++) {
         struct database *const database = store_database_at(store, i);
 
         if (database && round.value < database_tuned(database, round.tuning))
             tune_one(&round, database);
     }
+    pthread_mutex_unlock(&store->tuned.lock);
     TRY(end_round(&round, msg));
     if (config->descriptors.read_files < atomic_load(&store->read_files))
         atomic_store(&store->read_files, config->descriptors.read_files);

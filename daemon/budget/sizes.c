@@ -130,8 +130,8 @@ static uint64_t working_bytes(const struct sizes *sizes)
     const struct config *const config = sizes->config;
     const uint32_t shards = shard_count(config);
     const uint64_t old = old_bytes(sizes);
-    const uint64_t new_files =
-        databases_with_rows(sizes) * TABLE_LEVEL0_FILES * buffer_bytes(config);
+    const uint64_t new_files = (uint64_t)databases_with_rows(sizes) *
+                               config->rocksdb.compaction_trigger_files * buffer_bytes(config);
     const uint64_t shard_bytes = (sizes->ssd.row_bytes + old + new_files) / shards;
     const uint64_t compaction = config->rocksdb.layout == LAYOUT_UNIVERSAL
                                     ? shard_bytes

@@ -4,9 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log/log.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/store_impl.h"
+
+/* Gives the databases the values that others were tuned to. */
+static enum embtier_err tune(struct shard_new *shard, struct err_msg *msg)
+{
+    struct store *const store = shard->store;
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&store->tuned.lock);
+    for (uint32_t kind = 0; kind < DATABASE_KINDS && err == EMBTIER_OK; kind++)
+        err = store_tune_new(store, shard->databases[kind], msg);
+    pthread_mutex_unlock(&store->tuned.lock);
+    return err;
+}
 
 _Static_assert(ARRAY_LEN(((struct shard_new *)NULL)->databases) == DATABASE_KINDS, "it has all");
 
@@ -32,7 +46,19 @@ enum embtier_err shard_new_make(struct shard_new *shard, struct bucket_map *map,
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
     /* A job that was cut short may have left one; no map has this number. */
     TRY(folder_remove(shard->folder, msg));
-    return store_open_shard(store, shard->number, place, true, shard->databases, msg);
+    TRY(store_open_shard(store, shard->number, place, true, shard->databases, msg));
+    return tune(shard, msg);
+}
+
+/* Others may have been tuned since it was made, and the map on disk has the shard already. */
+static void tune_again(struct shard_new *shard)
+{
+    struct err_msg why = { { 0 } };
+
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+        if (store_tune_new(shard->store, shard->databases[kind], &why) != EMBTIER_OK)
+            log_warn("a new shard has not the values of all knobs: set them again", "why=%s",
+                     LOG_QUOTED(why.text));
 }
 
 void shard_new_give(struct shard_new *shard)
@@ -40,6 +66,8 @@ void shard_new_give(struct shard_new *shard)
     struct store *const store = shard->store;
 
     store->place_of[shard->number] = (uint8_t)shard->place;
+    pthread_mutex_lock(&store->tuned.lock);
+    tune_again(shard);
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
         compaction_scheduler_add(store->scheduler, shard->databases[kind],
                                  store->devices[shard->place]);
@@ -47,6 +75,7 @@ void shard_new_give(struct shard_new *shard)
                      TAKE(shard->databases[kind]));
     }
     atomic_store_explicit(&store->shard_count, shard->number + 1, memory_order_release);
+    pthread_mutex_unlock(&store->tuned.lock);
     shard->is_given = true;
 }
 

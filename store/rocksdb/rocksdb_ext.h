@@ -213,11 +213,13 @@ char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, con
 #define ROCKSDB_EXT_TUNING_TABLE(X)                                                                \
     X(WRITE_BUFFER_BYTES, "write_buffer_size", FAMILY)                                             \
     X(COMPACTIONS, "max_background_compactions", DATABASE)                                         \
-    X(OPEN_FILES, "max_open_files", DATABASE)
+    X(OPEN_FILES, "max_open_files", DATABASE)                                                      \
+    X(TRIGGER_FILES, "level0_file_num_compaction_trigger", FAMILY)
 enum rocksdb_ext_tuning {
 #define X(name, text, scope) ROCKSDB_EXT_TUNING_##name,
     ROCKSDB_EXT_TUNING_TABLE(X)
 #undef X
+        ROCKSDB_EXT_TUNING_COUNT
 };
 /* Sets one, and reads the one that is in force. RocksDB notes it on disk, so this may block. */
 char *rocksdb_ext_tune(rocksdb_t *db, struct rocksdb_ext_watch *watch,

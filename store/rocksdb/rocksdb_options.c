@@ -22,8 +22,6 @@ const struct rocksdb_option rocksdb_options_allowed[] = {
     { "max_bytes_for_level_base", 1 << 18, 1e12, "bytes of level 1" },
     { "max_bytes_for_level_multiplier", 2, 100, "factor by which the next level is larger" },
     { "max_compaction_bytes", 0, 1e12, "most bytes that one compaction reads; 0: 25 files" },
-    { "level0_file_num_compaction_trigger", 1, 16,
-      "number of files in level 0 that starts a compaction" },
     { "periodic_compaction_seconds", 0, 1e10,
       "age at which a file is compacted for its age alone" },
     { "compaction_pri", 0, 0, "which file of a level is compacted first" },
@@ -61,6 +59,9 @@ static const struct {
     { "compaction_style", "set rocksdb.layout instead" },
     { "enable_blob_files", "set rocksdb.layout instead" },
     { "disable_auto_compactions", "the server itself decides which shards compact" },
+    { "level0_file_num_compaction_trigger", "set rocksdb.compaction_trigger_files instead" },
+    { "level0_slowdown_writes_trigger", "the server itself holds updates, at a limit of its own" },
+    { "level0_stop_writes_trigger", "the server itself holds updates, at a limit of its own" },
 };
 
 /* ---- Names ---- */

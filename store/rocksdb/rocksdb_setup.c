@@ -22,14 +22,14 @@
 #define PROBE_BYTES 4096
 
 #define WRITE_BUFFERS_NO_LIMIT 1000
-#define LEVEL0_FILES_TRIGGER   TABLE_LEVEL0_FILES
 #define PENDING_BYTES_NO_LIMIT (UINT64_C(1) << 60)
 #define MANIFEST_BYTES_MAX     (64 * MIB)
 #define MANIFEST_AHEAD_BYTES   (64 * KIB) /* allocated ahead; RocksDB's 4 MiB fill a full disk */
 #define OPEN_FILES_PART        32 /* least files in a part of RocksDB's table of open files */
 
 _Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
-                   DATABASE_LEVEL0_FILES_MAX < CONFIG_COMPACTION_INPUTS,
+                   DATABASE_LEVEL0_FILES_MAX < CONFIG_COMPACTION_INPUTS &&
+                   CONFIG_TRIGGER_FILES_MAX < DATABASE_PENDING_FILES,
                "the configuration counts what they take of memory");
 
 static enum embtier_err direct_io_try(int fd, bool *ret_direct)
@@ -125,10 +125,10 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
     return EMBTIER_OK;
 }
 
-static void compaction_apply(rocksdb_options_t *options)
+static void compaction_apply(rocksdb_options_t *options, uint32_t trigger_files)
 {
     rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
-    rocksdb_options_set_level0_file_num_compaction_trigger(options, LEVEL0_FILES_TRIGGER);
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, (int)trigger_files);
     /* Writes never wait, so slowing them down would be the same as stopping them. */
     rocksdb_options_set_level0_slowdown_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
     rocksdb_options_set_level0_stop_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
@@ -253,7 +253,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_options_set_max_file_opening_threads(setup->options, ROCKSDB_OPENING_THREADS);
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
-    compaction_apply(setup->options);
+    compaction_apply(setup->options, config->rocksdb.compaction_trigger_files);
     rocksdb_layout_apply(setup->options, config->rocksdb.layout);
     quiet_apply(setup->options);
     TRY(threads_apply(setup, config->rocksdb.background_threads, msg));

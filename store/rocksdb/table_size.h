@@ -13,8 +13,6 @@
 
 #define TABLE_BLOCK_BYTES    4096
 #define TABLE_FORMAT_VERSION 5
-/* Files of level 0 that start a compaction. */
-#define TABLE_LEVEL0_FILES 4
 /* RocksDB's defaults, which the store keeps unless rocksdb.options change them: the size of a file,
  * the factor between levels, and the files that one compaction reads. */
 #define TABLE_FILE_BYTES       (UINT64_C(64) << 20)

@@ -261,6 +261,17 @@ static enum embtier_err apply_metadata(struct knobs_live *live, const struct con
     return EMBTIER_OK;
 }
 
+static enum embtier_err apply_trigger(struct knobs_live *live, const struct config *next,
+                                      struct err_msg *msg)
+{
+    return store_set_trigger_files(live->opts.store, next->rocksdb.compaction_trigger_files, msg);
+}
+
+static void read_trigger(struct knobs_live *live, struct config *now)
+{
+    now->rocksdb.compaction_trigger_files = store_trigger_files(live->opts.store);
+}
+
 static enum embtier_err apply_parallel(struct knobs_live *live, const struct config *next,
                                        struct err_msg *msg)
 {
@@ -331,6 +342,7 @@ const struct knob_live knobs_live_table[] = {
     { "rocksdb.memtable_bytes", apply_memtables, read_rocksdb },
     { "rocksdb.metadata_cache_bytes", apply_metadata, read_rocksdb },
     { "rocksdb.background_threads", apply_threads, read_rocksdb },
+    { "rocksdb.compaction_trigger_files", apply_trigger, read_trigger },
     { "rocksdb.compaction_parallel", apply_parallel, read_rocksdb },
     { "rocksdb.compaction_bytes_per_second", apply_bytes, read_rocksdb },
     { "rocksdb.compaction_hours", apply_hours, read_hours },

@@ -185,6 +185,10 @@ int64_t rocksdb_ext_tuned(rocksdb_t *db, enum rocksdb_ext_tuning tuning)
         return db->rep->GetDBOptions().max_background_compactions;
     case ROCKSDB_EXT_TUNING_OPEN_FILES:
         return db->rep->GetDBOptions().max_open_files;
+    case ROCKSDB_EXT_TUNING_TRIGGER_FILES:
+        return db->rep->GetOptions().level0_file_num_compaction_trigger;
+    case ROCKSDB_EXT_TUNING_COUNT:
+        break;
     }
     return -1;
 }

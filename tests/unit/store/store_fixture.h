@@ -88,6 +88,7 @@ static inline struct store_fixture *fixture_at(const char *root)
     f->config.rocksdb.metadata_cache_bytes = 8 * MIB;
     f->config.rocksdb.background_threads = 4;
     f->config.rocksdb.bloom_bits_per_key = 10;
+    f->config.rocksdb.compaction_trigger_files = 4;
     f->config.rocksdb.compaction_parallel = 1;
     f->config.rocksdb.direct_io = SWITCH_AUTO;
     return f;

@@ -8,6 +8,7 @@
 
 #define ROWS   20000
 #define ROUNDS 6
+#define FILES  8 /* of new rows */
 
 static struct store_stats stats_of(const struct store_fixture *f)
 {
@@ -205,6 +206,51 @@ static void test_more_shards_compact_at_once_from_then_on(void **state)
     assert_int_equal(tuning_of(f).compaction_parallel, 1);
 }
 
+/* Returns the most files of level 0 that a database has. */
+static uint32_t most_level0_files(const struct store_fixture *f)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < store_database_count(f->store); i++) {
+        struct database_debt debt;
+
+        database_poll_debt(f->store->databases[i], &debt);
+        most = MAX(most, debt.level0_files);
+    }
+    return most;
+}
+
+static void test_as_many_new_files_start_a_compaction_as_are_set(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+    struct err_msg msg = { { 0 } };
+
+    f->config.rocksdb.compaction_trigger_files = 3;
+    fixture_open(f);
+    assert_tuned(f, ROCKSDB_EXT_TUNING_TRIGGER_FILES, 3);
+    must(store_set_trigger_files(f->store, 12, &msg), &msg);
+    assert_tuned(f, ROCKSDB_EXT_TUNING_TRIGGER_FILES, 12);
+    assert_int_equal(store_trigger_files(f->store), 12);
+    for (uint32_t version = 1; version <= FILES; version++) {
+        fixture_write_all(f, 1, 0, ROWS / 10, version);
+        fixture_flush_all(f);
+    }
+    for (uint32_t i = 0; i < store_database_count(f->store); i++) {
+        struct database_debt debt;
+
+        database_poll_debt(f->store->databases[i], &debt);
+        assert_false(debt.due);
+    }
+    assert_int_equal(most_level0_files(f), FILES);
+    must(store_set_trigger_files(f->store, 2, &msg), &msg);
+    while (most_level0_files(f) >= 2) {
+        assert_true(now_ns() < until_ns);
+        usleep(10000);
+    }
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS / 10, FILES), ROWS / 10);
+}
+
 static void test_fewer_descriptors_mean_fewer_open_files(void **state)
 {
     struct store_fixture *const f = *state;
@@ -234,6 +280,7 @@ int main(void)
         TEST(test_a_smaller_cache_of_metadata_gives_its_blocks_back),
         TEST(test_threads_come_and_go),
         TEST(test_more_shards_compact_at_once_from_then_on),
+        TEST(test_as_many_new_files_start_a_compaction_as_are_set),
         TEST(test_fewer_descriptors_mean_fewer_open_files),
     };
 

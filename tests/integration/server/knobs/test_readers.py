@@ -122,10 +122,12 @@ def test_a_server_stops_while_readers_change(cold):
 def test_the_file_gets_the_number_too(cold):
     changed = set_knob(cold, NAME, "3", "--persist")
     assert (changed["old"], changed["value"], changed["applied"]) == ("2", "3", True)
+    assert set_knob(cold, "rocksdb.compaction_trigger_files", "8", "--persist")["old"] == "4"
     assert differences(cold) == {}
     cold.stop()
     cold.start()
     assert answer(cold, "knob", "get", NAME)["value"] == "3"
+    assert answer(cold, "knob", "get", "rocksdb.compaction_trigger_files")["value"] == "8"
     assert threads_named(cold, "reader") == 3 * LANES
     cold.stop()
 
@@ -135,6 +137,8 @@ def test_numbers_that_cannot_be_are_refused(cold):
         (NAME, "0", "1 to 64"),
         (NAME, "65", "1 to 64"),
         (NAME, "4 threads", "1 to 64"),
+        ("rocksdb.compaction_trigger_files", "1", "2 to 16"),
+        ("rocksdb.compaction_trigger_files", "17", "2 to 16"),
     ):
         assert part in refused(cold, "knob", "set", name, value)
     assert answer(cold, "knob", "get", NAME)["value"] == "2"

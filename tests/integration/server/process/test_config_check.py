@@ -26,7 +26,8 @@ REFUSED = {
     "no compression at all": (
         {"rocksdb": {"options": "compression=kDisableCompressionOption"}}, "`compression` is kDisable",
     ),
-    "too large": ({"rocksdb": {"options": "level0_file_num_compaction_trigger=1000"}}, "level0_file_num"),
+    "too large": ({"rocksdb": {"options": "target_file_size_multiplier=1000"}}, "target_file_size_multiplier"),
+    "it has a key": ({"rocksdb": {"options": "level0_file_num_compaction_trigger=8"}}, "set rocksdb.compaction_trigger_files instead"),
     "write buffers": ({"rocksdb": {"memtable_bytes": "1MiB"}, "data": {"shards_per_directory": 8}}, "memtable_bytes"),
     "all memory": ({"cache": {"tiers": [{"kind": "dram", "bytes": "900GiB"}]}}, "all memory"),
     "account of a large tier": (

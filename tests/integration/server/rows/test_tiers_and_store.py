@@ -93,8 +93,8 @@ def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
                 "memtable_bytes": f"{4 * LANES}MiB",
                 "background_threads": 4,
                 # Small levels, so that a test's rows make as much compaction debt as a real server's.
-                "options": "target_file_size_base=262144;max_bytes_for_level_base=524288;"
-                "level0_file_num_compaction_trigger=2",
+                "options": "target_file_size_base=262144;max_bytes_for_level_base=524288",
+                "compaction_trigger_files": 2,
             },
         }
     )

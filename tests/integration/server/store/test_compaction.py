@@ -93,6 +93,25 @@ def test_a_limit_of_bytes_is_a_knob_and_told(daemon: Daemon):
     assert status(daemon)["limit"]["bytes_per_second"] == 0
 
 
+def test_as_many_new_files_as_a_knob_says_start_a_compaction(daemon: Daemon):
+    def await_files(are_so: Callable[[int, set[str]], bool]) -> None:
+        until = time.monotonic() + LIMIT_S
+        while True:
+            told = status(daemon)["databases"]
+            if are_so(max(database["level0_files"] for database in told), {database["state"] for database in told}):
+                return
+            assert time.monotonic() < until, told
+            time.sleep(0.05)
+
+    done = run_cli(daemon, "knob", "set", "rocksdb.compaction_trigger_files", "16")
+    assert (done.returncode, done.stdout) == (0, "rocksdb.compaction_trigger_files: 4 -> 16\n")
+    write(daemon, 8)
+    await_files(lambda files, states: files >= 5 and states == {"idle"})  # with four, they would be due
+    assert run_cli(daemon, "knob", "set", "rocksdb.compaction_trigger_files", "2").returncode == 0
+    await_files(lambda files, states: files < 2 and states == {"idle"})
+    check_rows(daemon, 8)
+
+
 def test_it_is_paused_resumed_and_told(daemon: Daemon):
     assert "paused" in embtier(daemon, "pause")
     write(daemon)

@@ -79,6 +79,8 @@ static void test_a_time_reaches_every_lane_and_all_groups(void **state)
         for (uint32_t i = 0; i < k.c.parts.lane_count; i++)
             assert_int_equal(lane_readers(k.c.parts.lanes[i]), strtoul(readers[r], NULL, 10));
     }
+    must_set(&k, "rocksdb.compaction_trigger_files", "7", "7");
+    assert_int_equal(store_trigger_files(k.c.parts.store), 7);
     assert_int_equal(groups_wait_ns(k.c.parts.groups), 8 * NS_PER_S);
     must_set(&k, "socket.max_arena_bytes", "1048576", "1MiB");
     assert_int_equal(knobs_limit(k.knobs, KNOB_MAX_ARENA_BYTES), MIB);

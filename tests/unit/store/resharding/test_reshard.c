@@ -352,6 +352,41 @@ static void test_a_write_of_more_than_the_write_buffers_ends(void **state)
     test_free(bytes);
 }
 
+/* ---- Values that were set since the start ---- */
+
+/* The shard is made, and the store has not got it yet. */
+static void tune_more(struct job *job, enum reshard_step step)
+{
+    struct err_msg msg = { { 0 } };
+
+    if (step == RESHARD_SHARD_MADE)
+        must(store_set_trigger_files(job->f->store, 9, &msg), &msg);
+}
+
+static void test_new_shards_have_the_values_that_were_set_meanwhile(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    struct job job;
+
+    fixture_open(f);
+    must(store_set_threads(f->store, 8, &msg), &msg);
+    must(store_set_trigger_files(f->store, 7, &msg), &msg);
+    reshard(f, SHARDS + 1);
+    for (uint32_t i = 0; i < store_database_count(f->store); i++) {
+        struct database *const database = store_database_at(f->store, i);
+
+        assert_int_equal(database_tuned(database, ROCKSDB_EXT_TUNING_COMPACTIONS), 6);
+        assert_int_equal(database_tuned(database, ROCKSDB_EXT_TUNING_TRIGGER_FILES), 7);
+    }
+    job_init(&job, f, SHARDS + 2);
+    job.act = tune_more;
+    must(reshard_run(f->store, &job.opts, &msg), &msg);
+    for (uint32_t i = 0; i < store_database_count(f->store); i++)
+        assert_int_equal(
+            database_tuned(store_database_at(f->store, i), ROCKSDB_EXT_TUNING_TRIGGER_FILES), 9);
+}
+
 /* ---- Drops ---- */
 
 static struct store_fixture *dropping;
@@ -634,6 +669,7 @@ int main(void)
         STORE_TEST(test_rows_written_while_others_are_on_their_way_are_the_newer_ones),
         STORE_TEST(test_threads_write_while_buckets_move),
         STORE_TEST(test_a_write_of_more_than_the_write_buffers_ends),
+        STORE_TEST(test_new_shards_have_the_values_that_were_set_meanwhile),
         STORE_TEST(test_rows_of_a_table_dropped_meanwhile_do_not_come_back),
         STORE_TEST(test_a_target_that_fails_ends_the_job_and_no_write),
         STORE_TEST(test_a_target_that_fails_after_the_switch_began_fails_writes),
