@@ -437,17 +437,27 @@ def scan_all_rows(w):
     scan(w, all_rows=True)
 
 
+def by_command(w, *words: str) -> None:
+    done = subprocess.run([CLI, "--socket", w.daemon.path, *words], capture_output=True, text=True, check=False)
+    if "out of memory" in done.stderr or "Cannot allocate memory" in done.stderr:  # malloc(), mmap()
+        raise embtier.NoMemoryError(done.stderr)
+    if has_lost_server(done):
+        raise embtier.DisconnectedError(done.stderr)
+    assert done.returncode == 0, done.stderr
+
+
+def knobs(w):
+    """One whose new value needs threads, and one of all databases."""
+    for name, value, before in (("lanes.readers_per_lane", "5", "2"), ("rocksdb.compaction_trigger_files", "8", "4")):
+        w.attempt(lambda name=name, value=value: by_command(w, "knob", "set", name, value))
+        by_command(w, "knob", "set", name, before)
+
+
 def reshard(w):
     """Comes last: each move makes checkpoints, and the first one goes for them."""
 
     def move(shards: int = 1) -> None:
-        command = [CLI, "--socket", w.daemon.path, "reshard", "--shards", str(shards), "--rate", "0"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "out of memory" in done.stderr:
-            raise embtier.NoMemoryError(done.stderr)
-        if has_lost_server(done):
-            raise embtier.DisconnectedError(done.stderr)
-        assert done.returncode == 0, done.stderr
+        by_command(w, "reshard", "--shards", str(shards), "--rate", "0")
 
     w.attempt(move)
     move(2)
@@ -458,7 +468,7 @@ KINDS = [
     list_tables, open_table, status, get, get_never_written, get_with_state, set_rows, set_with_state, pooled,
     push_by_ticket, push_rows, prefetch, join, push_of_a_group, checkpoint_create, checkpoint_list, checkpoint_show,
     checkpoint_verify, checkpoint_restore, checkpoint_restore_all, import_rows, checkpoint_delete, scan, scan_all_rows,
-    reshard,
+    knobs, reshard,
 ]  # fmt: skip
 
 

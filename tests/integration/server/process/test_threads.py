@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 import pytest
-from daemons import log_fields
+from daemons import LANES, log_fields
+from stores import run_cli
 
 import embtier
 
@@ -97,6 +98,33 @@ def test_what_clients_ask_for_makes_no_thread(make_daemon, tmp_path):
             server.restore_checkpoint(made.id, [f"async_{step}"], f"restored_{step}")
     assert daemon.is_running
     assert (threads[_MADE], threads[_REFUSED]) == (0, 0)
+    daemon.stop()
+
+
+def test_readers_that_get_no_threads_are_not_there_on_any_lane(make_daemon):
+    daemon = make_daemon()
+    threads = Threads(daemon)
+    daemon.start()
+
+    def set_readers(count: int):
+        return run_cli(daemon, "knob", "set", "lanes.readers_per_lane", str(count))
+
+    with daemon.connect() as server:
+        table = fill(server, "rows")
+        before = threads[_THREADS]
+        threads[_LIMIT] = before + 4 * LANES - 1  # the last lane gets one less than it needs
+        refused = set_readers(6)
+        assert refused.returncode == 1 and "cannot start another reader thread" in refused.stderr, refused
+        assert "lanes.readers_per_lane is in force as before" in refused.stderr
+        assert run_cli(daemon, "knob", "get", "lanes.readers_per_lane").stdout.split()[1] == "2"
+        deadline = time.monotonic() + 60
+        while threads[_THREADS] != before:
+            assert time.monotonic() < deadline, threads[_THREADS]
+            time.sleep(0.01)
+        threads[_LIMIT] = NONE
+        assert set_readers(6).stdout == "lanes.readers_per_lane: 2 -> 6\n"
+        assert threads[_THREADS] == before + 4 * LANES
+        assert (table.get(np.arange(5000)) == np.arange(5000)[:, None]).all()
     daemon.stop()
 
 
