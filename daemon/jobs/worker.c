@@ -22,6 +22,7 @@ static const struct {
     uint32_t threads;
     bool in_background; /* thread_class.h */
     bool is_bounded;    /* JOBS_WAITING_MOST */
+    bool is_single;     /* a client's job is refused while another one waits or runs */
 } lines[LINE_COUNT] = {
     [LINE_TABLES] = { 1, false, false },
     [LINE_CHECKPOINTS] = { 1, false, true },
@@ -35,7 +36,7 @@ static const struct {
     [LINE_LOOKS] = { 2, false, false },
     [LINE_KNOBS] = { 1, false, true },
     [LINE_COMPACTIONS] = { 1, true, true },
-    [LINE_RESHARDS] = { 1, false, true }, /* writers of rows that move wait for it */
+    [LINE_RESHARDS] = { 1, false, true, true }, /* writers of rows that move wait for it */
 };
 
 struct line_thread {
@@ -328,7 +329,34 @@ void worker_free(struct worker *worker)
 
 /* ---- Jobs from outside ---- */
 
+/* Locked. Returns a job of the line that runs or waits; NULL: there is none. */
+static const struct job *first_of(const struct worker *worker, enum job_line line)
+{
+    const struct job *const lists[] = { worker->running, worker->waiting };
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (const struct job *job = lists[i]; job; job = job->next)
+            if (job->kind->line == line)
+                return job;
+    return NULL;
+}
+
 /* Locked. */
+static enum embtier_err check_single(const struct worker *worker, const struct job *job,
+                                     struct err_msg *msg)
+{
+    const struct job *const other =
+        lines[job->kind->line].is_single ? first_of(worker, job->kind->line) : NULL;
+
+    if (!other)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_BUSY,
+                   "job %" PRIu64 " (%s) has not ended yet: wait for it, or cancel it with "
+                   "`embtier jobs cancel %" PRIu64 "`",
+                   other->id, other->kind->word, other->id);
+}
+
+/* Locked. The server's own jobs are never refused. */
 static enum embtier_err check_waiting(const struct worker *worker, const struct job *job,
                                       struct err_msg *msg)
 {
@@ -336,6 +364,7 @@ static enum embtier_err check_waiting(const struct worker *worker, const struct 
 
     if (!job->owner || !lines[job->kind->line].is_bounded)
         return EMBTIER_OK;
+    TRY(check_single(worker, job, msg));
     for (const struct job *other = worker->waiting; other; other = other->next)
         users += other->user == job->user && lines[other->kind->line].is_bounded;
     if (users < JOBS_WAITING_MOST)
