@@ -289,6 +289,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     pthread_mutex_init(&store->reserve_lock, NULL);
     pthread_mutex_init(&store->moves.lock, NULL);
     pthread_mutex_init(&store->tuned.lock, NULL);
+    pthread_mutex_init(&store->moves.facts_lock, NULL);
     store_views_init(&store->views);
     written_begin(config->data.directories, config->data.directory_count);
     TRY(store_identity_open(config, &store->identity, msg));
@@ -359,6 +360,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     pthread_mutex_destroy(&store->reserve_lock);
     pthread_mutex_destroy(&store->moves.lock);
     pthread_mutex_destroy(&store->tuned.lock);
+    pthread_mutex_destroy(&store->moves.facts_lock);
     space_free(store->space);
     written_end();
     free(store->databases);

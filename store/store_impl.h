@@ -68,10 +68,11 @@ struct store {
     pthread_mutex_t lock;           /* guards the closed file */
     struct store_views views;
     struct store_moves {
-        pthread_mutex_t lock; /* of the members that follow */
+        pthread_mutex_t lock; /* of the next three; whoever has it may wait for the wave's */
         struct wave *wave;    /* under way; NULL: none */
         uint32_t *drops;      /* tables whose rows are being dropped */
         uint32_t drop_count;
+        pthread_mutex_t facts_lock; /* of the members that follow; nobody waits with it */
         struct reshard_facts facts;
         struct reshard *job; /* while facts.runs; only the thread that moves buckets sets it */
     } moves;

@@ -53,11 +53,11 @@ static void report(const struct reshard *reshard, enum reshard_step step)
         return;
     facts = &reshard->store->moves.facts;
     left = reshard->goal ? count_moves(reshard->store->map, reshard->goal) : 0;
-    pthread_mutex_lock(&reshard->store->moves.lock);
+    pthread_mutex_lock(&reshard->store->moves.facts_lock);
     facts->step = step;
     facts->moved = reshard->total - left;
     facts->total = reshard->total;
-    pthread_mutex_unlock(&reshard->store->moves.lock);
+    pthread_mutex_unlock(&reshard->store->moves.facts_lock);
     move_pace_stir(reshard->opts->pace);
     if (reshard->opts->report)
         reshard->opts->report(reshard->opts->context, step, reshard->total - left, reshard->total);
@@ -449,7 +449,7 @@ static enum embtier_err run_begin(struct store *store, struct reshard *reshard, 
     struct reshard_facts *const facts = &store->moves.facts;
     enum embtier_err err = EMBTIER_OK;
 
-    pthread_mutex_lock(&store->moves.lock);
+    pthread_mutex_lock(&store->moves.facts_lock);
     if (facts->runs)
         err =
             err_set(msg, EMBTIER_BUSY,
@@ -462,7 +462,7 @@ static enum embtier_err run_begin(struct store *store, struct reshard *reshard, 
         move_pace_stir(reshard->opts->pace);
         store->moves.job = reshard;
     }
-    pthread_mutex_unlock(&store->moves.lock);
+    pthread_mutex_unlock(&store->moves.facts_lock);
     return err;
 }
 
@@ -470,11 +470,11 @@ static void run_end(struct store *store, enum embtier_err err)
 {
     struct reshard_facts *const facts = &store->moves.facts;
 
-    pthread_mutex_lock(&store->moves.lock);
+    pthread_mutex_lock(&store->moves.facts_lock);
     store->moves.job = NULL;
     facts->runs = false;
     facts->has_failed = err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && err != EMBTIER_CANCELLED;
-    pthread_mutex_unlock(&store->moves.lock);
+    pthread_mutex_unlock(&store->moves.facts_lock);
 }
 
 static uint64_t seconds_idle(struct move_pace *pace)
@@ -488,11 +488,11 @@ void reshard_look(struct store *store, struct reshard_facts *ret_facts)
 {
     struct store_view *const view = store_view_get(&store->views);
 
-    pthread_mutex_lock(&store->moves.lock);
+    pthread_mutex_lock(&store->moves.facts_lock);
     *ret_facts = store->moves.facts;
     if (ret_facts->runs)
         ret_facts->idle_s = seconds_idle(store->moves.job->opts->pace);
-    pthread_mutex_unlock(&store->moves.lock);
+    pthread_mutex_unlock(&store->moves.facts_lock);
     ret_facts->shards = 0;
     ret_facts->open = bucket_map_present(view->map);
     for (uint32_t s = 0; s < view->map->shard_count; s++)
