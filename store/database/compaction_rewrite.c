@@ -18,7 +18,7 @@
 
 struct rewrite {
     struct compaction_scheduler *scheduler;
-    uint32_t count; /* databases; others may be added meanwhile */
+    uint32_t count; /* databases that are measured; others may be added meanwhile */
     compaction_tell_fn *tell;
     void *context;
     struct rocksdb_ext_stop *stop;
@@ -164,18 +164,30 @@ static enum embtier_err rewrite_database(struct rewrite *rewrite, uint32_t datab
     return EMBTIER_OK;
 }
 
-static enum embtier_err rewrite_all(struct rewrite *rewrite, struct err_msg *msg)
+/* Measures the databases that were added since the last call. */
+static enum embtier_err measure(struct rewrite *rewrite, struct err_msg *msg)
 {
     const struct compaction_scheduler *const scheduler = rewrite->scheduler;
 
-    for (uint32_t i = 0; i < rewrite->count; i++) {
+    while (rewrite->count < scheduler->count) {
+        struct database_ranges *const ranges = &rewrite->ranges[rewrite->count];
+
         TRY(tell(rewrite, msg));
-        TRY(database_ranges(scheduler->entries[i].database, PIECE_BYTES, &rewrite->ranges[i], msg));
-        rewrite->total_bytes += rewrite->ranges[i].bytes;
+        TRY(database_ranges(scheduler->entries[rewrite->count].database, PIECE_BYTES, ranges, msg));
+        rewrite->total_bytes += ranges->bytes;
+        rewrite->count++;
     }
-    for (uint32_t i = 0; i < rewrite->count; i++)
+    return EMBTIER_OK;
+}
+
+static enum embtier_err rewrite_all(struct rewrite *rewrite, struct err_msg *msg)
+{
+    TRY(measure(rewrite, msg));
+    for (uint32_t i = 0; i < rewrite->count; i++) {
         if (rewrite->ranges[i].bytes > 0)
             TRY(rewrite_database(rewrite, i, msg));
+        TRY(measure(rewrite, msg));
+    }
     return tell(rewrite, msg);
 }
 
@@ -186,8 +198,7 @@ enum embtier_err compaction_scheduler_rewrite(struct compaction_scheduler *sched
     struct rewrite rewrite = { .scheduler = scheduler, .tell = tell_fn, .context = context };
     enum embtier_err err;
 
-    rewrite.count = scheduler->count;
-    rewrite.ranges = calloc(MAX(rewrite.count, 1u), sizeof(*rewrite.ranges));
+    rewrite.ranges = calloc(MAX(scheduler->room, 1u), sizeof(*rewrite.ranges));
     if (!rewrite.ranges)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     rewrite.stop = rocksdb_ext_stop_new();

@@ -102,7 +102,8 @@ MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_sche
                                                           compaction_tell_fn *tell, void *context,
                                                           struct err_msg *msg);
 
-/* Rewrites all files of all databases, one database after the other, although compaction may be put
+/* Rewrites all files of all databases, one database after the other, those that are added meanwhile
+ * last, although compaction may be put
  * off. Clients write meanwhile. A piece of a database takes a slot, and gives it back as soon as an
  * urgent database of the device waits; the piece is then begun anew. @tell as above, in MiB. Errors
  * as above. One call at a time, from any thread. */
