@@ -170,7 +170,8 @@ MUST_CHECK enum embtier_err store_put_back(struct store *store, uint64_t restore
 MUST_CHECK enum embtier_err store_tune_new(const struct store *store, struct database *database,
                                            struct err_msg *msg);
 
-/* store_space.c. */
+/* store_space.c: pauses a database that the store has got just now, if all others are paused. */
+void store_pause_new(struct store *store, struct database *database);
 MUST_CHECK enum embtier_err store_open_space(struct store *store, const struct config *config,
                                              struct err_msg *msg);
 

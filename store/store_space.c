@@ -132,6 +132,13 @@ static void pause_compaction(struct store *store, bool is_paused)
             database_set_paused(store_database_at(store, i), is_paused);
 }
 
+void store_pause_new(struct store *store, struct database *database)
+{
+    pthread_mutex_lock(&store->reserve_lock);
+    database_set_paused(database, compaction_scheduler_is_paused(store->scheduler));
+    pthread_mutex_unlock(&store->reserve_lock);
+}
+
 void store_use_reserve(struct store *store)
 {
     bool is_short;

@@ -626,6 +626,11 @@ void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool pau
     atomic_store(&scheduler->paused, paused);
 }
 
+bool compaction_scheduler_is_paused(const struct compaction_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->paused);
+}
+
 enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler, uint32_t device,
                                            const _Atomic bool *give_up, struct err_msg *msg)
 {

@@ -74,6 +74,7 @@ uint64_t compaction_scheduler_bytes(struct compaction_scheduler *scheduler);
 /* While paused, no database compacts except under compaction_scheduler_hold(), as there is no
  * space. Running compactions go on to their end. Any thread, does not wait. */
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused);
+bool compaction_scheduler_is_paused(const struct compaction_scheduler *scheduler);
 
 /* Puts compaction off, or no longer, for an operator. Any thread, does not wait. */
 void compaction_scheduler_defer(struct compaction_scheduler *scheduler, bool deferred);

@@ -117,22 +117,56 @@ static enum embtier_err change_map(struct store *store, struct bucket_map **map,
 
 /* ---- Shards and strays ---- */
 
-static enum embtier_err add_shard(struct reshard *reshard, struct err_msg *msg)
+/* Shards on their way into the map: all of them, or none. */
+struct new_shards {
+    struct shard_new *list;
+    uint32_t count;
+};
+
+static void new_shards_clear(struct new_shards *shards)
+{
+    for (uint32_t i = 0; i < shards->count; i++)
+        shard_new_clear(&shards->list[i]);
+    free(shards->list);
+}
+
+static enum embtier_err give_shards(struct store *store, struct new_shards *shards,
+                                    struct bucket_map *map, struct err_msg *msg)
+{
+    bool is_unknown;
+    enum embtier_err err;
+
+    err = bucket_map_change(store->identity, store->map, map, &store->map_generation, &is_unknown,
+                            msg);
+    for (uint32_t i = 0; i < shards->count; i++)
+        shards->list[i].may_be_in_map = is_unknown;
+    TRY(err);
+    for (uint32_t i = 0; i < shards->count; i++)
+        shard_new_give(&shards->list[i]);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err add_shards(struct reshard *reshard, uint32_t count, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
     const uint32_t directories = store_identity_directory_count(store->identity);
     _cleanup_(bucket_map_freep) struct bucket_map *map = copy_of(store, msg);
-    _cleanup_(shard_new_clear) struct shard_new shard = { .store = store };
+    _cleanup_(new_shards_clear) struct new_shards shards = { .list = calloc(count,
+                                                                            sizeof(*shards.list)) };
     _cleanup_(store_view_freep) struct store_view *view = NULL;
 
-    if (!map)
-        return EMBTIER_NO_MEMORY;
-    TRY(shard_new_make(&shard, map, reshard_plan_place(map, directories), msg));
-    report(reshard, RESHARD_SHARD_MADE);
+    if (!map || !shards.list)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    while (shards.count < count) {
+        struct shard_new *const shard = &shards.list[shards.count++];
+
+        TRY(move_pace_look(reshard->opts->pace, msg));
+        shard->store = store;
+        TRY(shard_new_make(shard, map, reshard_plan_place(map, directories), msg));
+        report(reshard, RESHARD_SHARD_MADE);
+    }
     TRY(prepare(store, map, &view, msg));
-    TRY(bucket_map_change(store->identity, store->map, map, &store->map_generation,
-                          &shard.may_be_in_map, msg));
-    shard_new_give(&shard);
+    TRY(give_shards(store, &shards, map, msg));
     view->map->generation = map->generation;
     set_view(store, TAKE(view));
     report(reshard, RESHARD_SHARD_ADDED);
@@ -425,14 +459,16 @@ static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
     const struct reshard_opts *const opts = reshard->opts;
     const struct reshard_record record = { .shards = opts->shards,
                                            .rate_bytes = atomic_load(&opts->pace->rate_bytes) };
+    uint32_t kept;
 
     TRY(reshard_record_write(store_first_directory(store), &record, msg));
     report(reshard, RESHARD_PLANNED);
     if (store->moves.wave) /* of a job that was stopped while it switched */
         TRY(finish(reshard, msg));
-    while (reshard_plan_keep(store->map, opts->shards, reshard->kept) < opts->shards) {
-        TRY(move_pace_look(opts->pace, msg));
-        TRY(add_shard(reshard, msg));
+    kept = reshard_plan_keep(store->map, opts->shards, reshard->kept);
+    if (kept < opts->shards) {
+        TRY(add_shards(reshard, opts->shards - kept, msg));
+        (void)reshard_plan_keep(store->map, opts->shards, reshard->kept);
     }
     reshard->goal = bucket_map_copy(store->map);
     if (!reshard->goal)

@@ -76,6 +76,8 @@ void shard_new_give(struct shard_new *shard)
     }
     atomic_store_explicit(&store->shard_count, shard->number + 1, memory_order_release);
     pthread_mutex_unlock(&store->tuned.lock);
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+        store_pause_new(store, store_database_of(store, shard->number, kind == DATABASE_LOGGED));
     shard->is_given = true;
 }
 
