@@ -76,6 +76,8 @@ MUST_CHECK enum embtier_err database_flush(struct database *database, struct err
 MUST_CHECK enum embtier_err database_shorten_log(struct database *database, uint64_t most_bytes,
                                                  const _Atomic bool *give_up, struct err_msg *msg);
 
+/* In the place of a table, for the two functions that follow. Steps of tables stay. */
+#define DATABASE_ALL_TABLES UINT32_MAX
 /* Marks all rows of a table as deleted, on disk. database_compact_table() gives their space back,
  * whether or not automatic compactions are on. */
 MUST_CHECK enum embtier_err database_delete_table(struct database *database, uint32_t table_id,

@@ -11,11 +11,14 @@
 
 _Static_assert(sizeof(struct database_cut) == ROW_KEY_BYTES, "a cut is a key");
 
-/* Returns the keys of table @table_id as [start, end). The last table id is never given out. */
+/* Returns the keys of table @table_id as [start, end). The last table id is never given out; the
+ * first is that of steps. */
 static void table_range(uint32_t table_id, struct row_key *ret_start, struct row_key *ret_end)
 {
-    *ret_start = row_key_make(table_id, 0);
-    *ret_end = row_key_make(table_id + 1, 0);
+    const bool all = table_id == DATABASE_ALL_TABLES;
+
+    *ret_start = row_key_make(all ? 1 : table_id, 0);
+    *ret_end = row_key_make(all ? table_id : table_id + 1, 0);
 }
 
 /* Returns BUSY if it would have to wait. */

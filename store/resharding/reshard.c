@@ -186,23 +186,67 @@ static enum embtier_err mark(struct store *store, const bool *shards, bool has_s
     return change_map(store, &map, msg);
 }
 
+static bool has_strays(const struct reshard *reshard, uint32_t shard)
+{
+    const struct bucket_map *const map = reshard->store->map;
+
+    return map->strays[shard] && bucket_map_has(map, shard) && reshard->kept[shard];
+}
+
+static enum embtier_err sweep_shard(struct reshard *reshard, uint32_t shard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    bool swept[BUCKET_MAP_SHARDS_MAX] = { false };
+
+    if (!has_strays(reshard, shard))
+        return EMBTIER_OK;
+    TRY(strays_sweep(store, store->map, shard, reshard->opts->pace, msg));
+    swept[shard] = true;
+    report(reshard, RESHARD_SWEPT);
+    return mark(store, swept, false, msg);
+}
+
 /* Removes the strays of all shards that have some. Those that have no bucket have nothing but
  * strays; only one that shall get buckets needs to be swept. */
 static enum embtier_err sweep(struct reshard *reshard, struct err_msg *msg)
 {
-    struct store *const store = reshard->store;
-
-    for (uint32_t s = 0; s < store->map->shard_count; s++) {
-        bool swept[BUCKET_MAP_SHARDS_MAX] = { false };
-
-        if (!store->map->strays[s] || !bucket_map_has(store->map, s) || !reshard->kept[s])
-            continue;
-        TRY(strays_sweep(store, store->map, s, reshard->opts->pace, msg));
-        swept[s] = true;
-        report(reshard, RESHARD_SWEPT);
-        TRY(mark(store, swept, false, msg));
-    }
+    for (uint32_t s = 0; s < reshard->store->map->shard_count; s++)
+        TRY(sweep_shard(reshard, s, msg));
     return EMBTIER_OK;
+}
+
+/* Empties a shard that has no bucket, although there may be no space. */
+static enum embtier_err drop_copies(struct reshard *reshard, uint32_t shard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    enum embtier_err err;
+
+    if (!has_strays(reshard, shard) || store->map->bucket_counts[shard] > 0)
+        return EMBTIER_OK;
+    store_use_reserve(store);
+    err = sweep_shard(reshard, shard, msg);
+    store_end_reserve(store);
+    return err;
+}
+
+/* Removes what a job that failed has copied in vain: a disk may be full of it. Shards without
+ * buckets go first, as they give back more space than that takes. The next job would do the same,
+ * so an error here is only logged. */
+static void remove_copies(struct reshard *reshard)
+{
+    struct store *const store = reshard->store;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err = EMBTIER_OK;
+
+    if (store->moves.wave) /* which map is on disk is not known: rows are in both shards */
+        return;
+    for (uint32_t s = 0; s < store->map->shard_count && err == EMBTIER_OK; s++)
+        err = drop_copies(reshard, s, &why);
+    if (err == EMBTIER_OK)
+        err = sweep(reshard, &why);
+    if (err != EMBTIER_OK && err != EMBTIER_CANCELLED && err != EMBTIER_SHUTDOWN)
+        log_warn("copies of rows that did not move stay until the next move begins", "why=%s",
+                 LOG_QUOTED(why.text));
 }
 
 /* ---- A wave ---- */
@@ -547,6 +591,8 @@ enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opt
                        CONFIG_SHARDS_MAX);
     TRY(run_begin(store, &reshard, msg));
     err = run_job(&reshard, msg);
+    if (err != EMBTIER_OK && err != EMBTIER_SHUTDOWN)
+        remove_copies(&reshard);
     run_end(store, err);
     return err;
 }

@@ -340,9 +340,24 @@ static enum embtier_err sweep_database(struct store *store, const struct bucket_
     return database_flush(database, msg);
 }
 
+/* Nearly nothing is left to write, so this takes no slot of the compaction scheduler. */
+static enum embtier_err empty_database(struct database *database, struct err_msg *msg)
+{
+    TRY(database_delete_table(database, DATABASE_ALL_TABLES, msg));
+    return database_compact_table(database, DATABASE_ALL_TABLES, msg);
+}
+
+enum embtier_err strays_drop(struct store *store, uint32_t shard, struct err_msg *msg)
+{
+    TRY(empty_database(store_database_of(store, shard, false), msg));
+    return empty_database(store_database_of(store, shard, true), msg);
+}
+
 enum embtier_err strays_sweep(struct store *store, const struct bucket_map *map, uint32_t shard,
                               struct move_pace *pace, struct err_msg *msg)
 {
+    if (map->bucket_counts[shard] == 0)
+        return strays_drop(store, shard, msg);
     TRY(sweep_database(store, map, shard, false, pace, msg));
     return sweep_database(store, map, shard, true, pace, msg);
 }

@@ -18,5 +18,7 @@ MUST_CHECK enum embtier_err wave_copy(struct wave *wave, struct move_pace *pace,
 MUST_CHECK enum embtier_err strays_sweep(struct store *store, const struct bucket_map *map,
                                          uint32_t shard, struct move_pace *pace,
                                          struct err_msg *msg);
+/* Does the same with a shard that has no bucket: all of its rows go at once, with their space. */
+MUST_CHECK enum embtier_err strays_drop(struct store *store, uint32_t shard, struct err_msg *msg);
 
 #endif

@@ -3,12 +3,46 @@
  * take no row of before for a newer one. */
 #include <sys/wait.h>
 
+#include "store/database/database_moves.h"
 #include "store/resharding/reshard_record.h"
 #include "store/resharding/wave.h"
 #include "tests/seed.h"
 #include "tests/unit/store/resharding/reshard_fixture.h"
 
 #define EXIT_KILLED 42
+
+/* ---- Hooks ---- */
+
+static uint32_t refused_shard; /* cannot be opened when it is made; 0: none */
+static uint32_t stores_left;   /* so many batches later the target's disk is full, once; 0: never */
+
+enum embtier_err __real_store_open_shard(struct store *store, uint32_t shard, uint32_t place,
+                                         bool make, struct database *ret_databases[DATABASE_KINDS],
+                                         struct err_msg *msg);
+enum embtier_err __wrap_store_open_shard(struct store *store, uint32_t shard, uint32_t place,
+                                         bool make, struct database *ret_databases[DATABASE_KINDS],
+                                         struct err_msg *msg);
+enum embtier_err __wrap_store_open_shard(struct store *store, uint32_t shard, uint32_t place,
+                                         bool make, struct database *ret_databases[DATABASE_KINDS],
+                                         struct err_msg *msg)
+{
+    TRY(__real_store_open_shard(store, shard, place, make, ret_databases, msg));
+    return make && refused_shard > 0 && shard == refused_shard
+               ? err_set(msg, EMBTIER_NO_SPACE, "shard %" PRIu32 ": full for a test", shard)
+               : EMBTIER_OK;
+}
+
+enum embtier_err __real_database_store(struct database *database, const struct stored_row *rows,
+                                       uint32_t count, struct err_msg *msg);
+enum embtier_err __wrap_database_store(struct database *database, const struct stored_row *rows,
+                                       uint32_t count, struct err_msg *msg);
+enum embtier_err __wrap_database_store(struct database *database, const struct stored_row *rows,
+                                       uint32_t count, struct err_msg *msg)
+{
+    if (stores_left > 0 && strstr(database_path(database), "/shard-0004/") && --stores_left == 0)
+        return err_set(msg, EMBTIER_NO_SPACE, "%s: full for a test", database_path(database));
+    return __real_database_store(database, rows, count, msg);
+}
 
 /* ---- Jobs that are cut short ---- */
 
@@ -44,25 +78,30 @@ static void test_a_job_cancelled_at_any_step_goes_on_later(void **state)
     assert_both(f, version);
 }
 
+static enum embtier_err stop(void *context, struct err_msg *msg)
+{
+    (void)context;
+    return err_shutdown(msg);
+}
+
 static enum embtier_err refuse(void *context, struct err_msg *msg)
 {
     (void)context;
     return err_set(msg, EMBTIER_NO_SPACE, "no checkpoint for a test");
 }
 
-/* A job that comes to its checkpoint, but gets none: targets have all rows, and do not count. */
+/* A job that is stopped before its checkpoint: targets have all rows, and do not count. */
 static void copy_in_vain(struct store_fixture *f, uint32_t shards)
 {
     struct err_msg msg = { { 0 } };
-    struct reshard_facts facts;
     struct job job;
 
     job_init(&job, f, shards);
-    job.opts.commit = refuse;
-    assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_NO_SPACE);
+    job.stop_step = RESHARD_COPIED;
+    job.stops_at_step = true;
+    job.opts.commit = stop;
+    assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_SHUTDOWN);
     assert_int_equal(job.moved, 0);
-    reshard_look(f->store, &facts);
-    assert_true(facts.has_failed && !facts.runs);
 }
 
 /* The targets have rows of before. A job that took them for newer ones would lose those written
@@ -120,11 +159,15 @@ static void test_a_job_without_a_checkpoint_moves_nothing_and_can_be_tried_again
     fixture_open(f);
     write_both(f, 1);
     for (uint32_t i = 0; i < 3; i++) {
+        struct reshard_facts facts;
+
         job_init(&job, f, SHARDS + 1);
         job.opts.commit = refuse;
         assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_NO_SPACE);
         assert_int_equal(job.moved, 0);
-        write_both(f, 2 + i); /* the targets have rows of before */
+        reshard_look(f->store, &facts);
+        assert_true(facts.has_failed && !facts.runs);
+        write_both(f, 2 + i);
     }
     reshard(f, SHARDS + 1);
     assert_both(f, 4);
@@ -151,6 +194,112 @@ static void test_a_checkpoint_from_before_does_not_do(void **state)
     job.opts.commit = commit_old;
     assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_MISMATCH);
     assert_non_null(strstr(msg.text, "checkpoint 1 was begun before their rows were copied"));
+    assert_both(f, 1);
+}
+
+/* ---- What a failure leaves ---- */
+
+static uint64_t count_folders(const struct store_fixture *f)
+{
+    char output[16] = { 0 };
+
+    assert_true(fixture_shell(output, sizeof(output), "ls -d %s/d?/shard-* | wc -l", f->root) > 0);
+    return strtoull(output, NULL, 10);
+}
+
+static uint64_t count_stored(struct store_fixture *f, uint32_t shard)
+{
+    struct err_msg msg = { { 0 } };
+    uint64_t count = 0;
+
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
+        struct database_walk *walk = NULL;
+        struct stored_row row;
+
+        must(database_walk_new(store_database_of(f->store, shard, kind == DATABASE_LOGGED),
+                               STORED_ROWS_FIRST, &walk, &msg),
+             &msg);
+        for (;; count++) {
+            must(database_walk_row(walk, &row, &msg), &msg);
+            if (!row.value)
+                break;
+            database_walk_next(walk);
+        }
+        database_walk_free(walk);
+    }
+    return count;
+}
+
+static void test_a_growth_that_cannot_make_a_shard_keeps_none(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    write_both(f, 1);
+    refused_shard = SHARDS + 1; /* the second of three */
+    assert_int_equal(try_reshard(f, SHARDS + 3, &msg), EMBTIER_NO_SPACE);
+    refused_shard = 0;
+    assert_non_null(strstr(msg.text, "full for a test"));
+    assert_int_equal(bucket_map_present(f->store->map), SHARDS);
+    assert_int_equal(store_database_count(f->store), SHARDS * DATABASE_KINDS);
+    assert_int_equal(count_folders(f), SHARDS);
+    assert_both(f, 1);
+    write_both(f, 2);
+    reshard(f, SHARDS + 3);
+    assert_spread(f, SHARDS + 3);
+    assert_both(f, 2);
+}
+
+/* The wave to a shard without buckets, and one to a shard that has some by then. */
+static void test_a_growth_that_fails_keeps_no_copies(void **state)
+{
+    static const uint32_t batches[] = { 2, 7 };
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    for (uint32_t i = 0; i < ARRAY_LEN(batches); i++) {
+        write_both(f, 1 + i);
+        stores_left = batches[i];
+        assert_int_equal(try_reshard(f, SHARDS + 1, &msg), EMBTIER_NO_SPACE);
+        assert_int_equal(stores_left, 0);
+        assert_int_equal(f->store->map->bucket_counts[SHARDS] > 0, i > 0);
+        assert_false(f->store->map->strays[SHARDS]);
+        if (i == 0)
+            assert_int_equal(count_stored(f, SHARDS), 0);
+        assert_no_strays(f, TABLE, ROWS);
+        assert_no_strays(f, FIXTURE_LOGGED, ROWS);
+        assert_both(f, 1 + i);
+    }
+    reshard(f, SHARDS + 1);
+    assert_spread(f, SHARDS + 1);
+    assert_both(f, 2);
+}
+
+static enum embtier_err look_for_cancel(void *context, struct err_msg *msg)
+{
+    struct job *const job = context;
+
+    return atomic_load(&job->gives_up) ? err_set(msg, EMBTIER_CANCELLED, "cancelled for a test")
+                                       : EMBTIER_OK;
+}
+
+static void test_a_growth_that_is_cancelled_keeps_no_copies_in_new_shards(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    struct job job;
+
+    fixture_open(f);
+    write_both(f, 1);
+    job_init(&job, f, SHARDS + 1);
+    job.pace.look = look_for_cancel;
+    job.stop_step = RESHARD_COPIED;
+    job.stops_at_step = true;
+    job.opts.commit = look_for_cancel;
+    assert_int_equal(reshard_run(f->store, &job.opts, &msg), EMBTIER_CANCELLED);
+    assert_int_equal(count_stored(f, SHARDS), 0);
     assert_both(f, 1);
 }
 
@@ -551,6 +700,9 @@ int main(int argc, char **argv)
         STORE_TEST(test_rows_that_a_crash_brings_back_are_not_taken_for_newer_ones),
         STORE_TEST(test_a_job_without_a_checkpoint_moves_nothing_and_can_be_tried_again),
         STORE_TEST(test_a_checkpoint_from_before_does_not_do),
+        STORE_TEST(test_a_growth_that_cannot_make_a_shard_keeps_none),
+        STORE_TEST(test_a_growth_that_fails_keeps_no_copies),
+        STORE_TEST(test_a_growth_that_is_cancelled_keeps_no_copies_in_new_shards),
         STORE_TEST(test_random_jobs_writes_drops_and_crashes_lose_nothing),
         STORE_TEST(test_a_map_that_cannot_be_written_everywhere_is_taken_back),
         STORE_TEST(test_a_stop_between_two_maps_loses_nothing),
