@@ -66,12 +66,14 @@ void database_walk_next(struct database_walk *walk)
     rocksdb_iter_next(walk->at);
 }
 
-enum embtier_err database_find(struct database *database, const struct stored_row *rows,
-                               uint32_t count, bool *ret_found, struct err_msg *msg)
+/* Gets the values of rows, in any order; NULL: there is none. The caller destroys those that it
+ * got, also after an error. */
+static enum embtier_err get(struct database *database, const struct stored_row *rows,
+                            uint32_t count, rocksdb_pinnableslice_t **ret_values,
+                            struct err_msg *msg)
 {
     const char *keys[DATABASE_MOVE_ROWS_MAX] = { NULL };
     size_t key_bytes[DATABASE_MOVE_ROWS_MAX] = { 0 };
-    rocksdb_pinnableslice_t *values[DATABASE_MOVE_ROWS_MAX];
     char *errors[DATABASE_MOVE_ROWS_MAX];
     enum embtier_err first = EMBTIER_OK;
 
@@ -81,18 +83,34 @@ enum embtier_err database_find(struct database *database, const struct stored_ro
         key_bytes[i] = ROW_KEY_BYTES;
     }
     rocksdb_batched_multi_get_cf(database->db, database->setup->read, database->family, count, keys,
-                                 key_bytes, values, errors, true);
+                                 key_bytes, ret_values, errors, false);
     for (uint32_t i = 0; i < count; i++) {
         const enum embtier_err err =
             rocksdb_err_take(errors[i], database->path, first == EMBTIER_OK ? msg : NULL);
 
-        ret_found[i] = values[i] != NULL;
-        if (values[i])
-            rocksdb_pinnableslice_destroy(values[i]);
         if (first == EMBTIER_OK)
             first = err;
     }
     return first;
+}
+
+static void release(rocksdb_pinnableslice_t **values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (values[i])
+            rocksdb_pinnableslice_destroy(values[i]);
+}
+
+enum embtier_err database_find(struct database *database, const struct stored_row *rows,
+                               uint32_t count, bool *ret_found, struct err_msg *msg)
+{
+    rocksdb_pinnableslice_t *values[DATABASE_MOVE_ROWS_MAX];
+    const enum embtier_err err = get(database, rows, count, values, msg);
+
+    for (uint32_t i = 0; i < count; i++)
+        ret_found[i] = values[i] != NULL;
+    release(values, count);
+    return err;
 }
 
 enum embtier_err database_store(struct database *database, const struct stored_row *rows,
@@ -120,6 +138,21 @@ enum embtier_err database_store(struct database *database, const struct stored_r
     TRY(err);
     database_count_add(&database->row_bytes_written, bytes);
     return EMBTIER_OK;
+}
+
+enum embtier_err database_copy(struct database *from, struct database *to, struct stored_row *rows,
+                               uint32_t count, struct err_msg *msg)
+{
+    rocksdb_pinnableslice_t *values[DATABASE_MOVE_ROWS_MAX];
+    enum embtier_err err = get(from, rows, count, values, msg);
+
+    for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++)
+        rows[i].value =
+            values[i] ? rocksdb_pinnableslice_value(values[i], &rows[i].value_bytes) : NULL;
+    if (err == EMBTIER_OK)
+        err = database_store(to, rows, count, msg);
+    release(values, count);
+    return err;
 }
 
 enum embtier_err database_store_step(struct database *database, uint32_t table_id, uint64_t step,

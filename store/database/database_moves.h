@@ -42,6 +42,11 @@ MUST_CHECK enum embtier_err database_find(struct database *database, const struc
 /* Writes and deletes rows as database_write() writes them: all or none, or BUSY. */
 MUST_CHECK enum embtier_err database_store(struct database *database, const struct stored_row *rows,
                                            uint32_t count, struct err_msg *msg);
+/* Makes rows of @to, whose values in @rows do not matter, the same as those of @from; those that
+ * @from does not have are deleted. As database_store(). */
+MUST_CHECK enum embtier_err database_copy(struct database *from, struct database *to,
+                                          struct stored_row *rows, uint32_t count,
+                                          struct err_msg *msg);
 /* Stores the step of a table. */
 MUST_CHECK enum embtier_err database_store_step(struct database *database, uint32_t table_id,
                                                 uint64_t step, struct err_msg *msg);

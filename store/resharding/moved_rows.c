@@ -179,9 +179,21 @@ static bool has_room(const struct wave *wave, const struct dealt *dealt)
            store_admit(wave->store, row_count, bytes, rows[0].logged, &refusal) == EMBTIER_OK;
 }
 
+/* Leaves the rows of @target for later. False: the writer or the wave has to fail. */
+static bool put_off(struct wave *wave, struct dealt *dealt, uint32_t target)
+{
+    for (uint32_t i = 0; i < dealt->count; i++) {
+        if (dealt->targets[i] != target)
+            continue;
+        if (!wave_put_off(wave, target, &dealt->rows[i]))
+            return false;
+        dealt->targets[i] = WAVE_NO_TARGET;
+    }
+    return true;
+}
+
 /* Asks the targets. BUSY: later. OK also if the wave fails, which has no targets any more. */
-static enum embtier_err ask_targets(struct wave *wave, const struct dealt *dealt,
-                                    struct err_msg *msg)
+static enum embtier_err ask_targets(struct wave *wave, struct dealt *dealt, struct err_msg *msg)
 {
     static const struct err_msg no_room = { "no space for rows that change while they move" };
     struct err_msg why = { { 0 } };
@@ -190,9 +202,11 @@ static enum embtier_err ask_targets(struct wave *wave, const struct dealt *dealt
 
     if (wave->state == WAVE_FAILED)
         return EMBTIER_OK;
-    err = ask(wave->store, dealt, dealt->targets, &refuser, &why);
-    if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
-        return err_set(msg, err, "%s", why.text);
+    do {
+        err = ask(wave->store, dealt, dealt->targets, &refuser, &why);
+        if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
+            return err_set(msg, err, "%s", why.text);
+    } while (err == EMBTIER_BUSY && put_off(wave, dealt, refuser));
     if (err != EMBTIER_OK)
         return wave_fail(wave, err, &why, msg);
     for (uint32_t i = 0; i < dealt->count; i++)
@@ -210,9 +224,11 @@ static enum embtier_err write_targets(struct wave *wave, struct dealt *dealt, st
 
     if (wave->state == WAVE_FAILED)
         return EMBTIER_OK;
-    err = write_to(wave->store, dealt, dealt->targets, &refuser, &why);
-    if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
-        return err_set(msg, err, "%s", why.text);
+    do {
+        err = write_to(wave->store, dealt, dealt->targets, &refuser, &why);
+        if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
+            return err_set(msg, err, "%s", why.text);
+    } while (err == EMBTIER_BUSY && put_off(wave, dealt, refuser));
     return err == EMBTIER_OK ? EMBTIER_OK : wave_fail(wave, err, &why, msg);
 }
 

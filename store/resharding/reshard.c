@@ -311,21 +311,29 @@ static enum embtier_err sync_targets(struct store *store, const struct wave *wav
     return EMBTIER_OK;
 }
 
+/* False: a target has missed rows meanwhile. */
+static bool end_copying(struct wave *wave)
+{
+    bool ended;
+
+    pthread_mutex_lock(&wave->lock);
+    if (wave->state == WAVE_COPIES && wave->missed.count == 0)
+        wave->state = WAVE_COPIED;
+    ended = wave->state != WAVE_COPIES;
+    pthread_mutex_unlock(&wave->lock);
+    return ended;
+}
+
 static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
     struct wave *const wave = store->moves.wave;
-    enum embtier_err err = wave_copy(wave, reshard->opts->pace, msg);
 
-    if (err == EMBTIER_OK)
-        err = sync_targets(store, wave, msg);
-    if (err == EMBTIER_OK)
-        err = checkpoint_id_after(&store->shelf, &wave->fits_from, msg);
-    TRY(err);
-    pthread_mutex_lock(&wave->lock);
-    if (wave->state == WAVE_COPIES)
-        wave->state = WAVE_COPIED;
-    pthread_mutex_unlock(&wave->lock);
+    do {
+        TRY(wave_copy(wave, reshard->opts->pace, msg));
+        TRY(sync_targets(store, wave, msg));
+        TRY(checkpoint_id_after(&store->shelf, &wave->fits_from, msg));
+    } while (!end_copying(wave));
     TRY(wave_check(wave, msg));
     report(reshard, RESHARD_COPIED);
     return EMBTIER_OK;
@@ -349,6 +357,23 @@ static enum embtier_err check_fits(struct store *store, const struct wave *wave,
                    record->info.id);
 }
 
+/* Back to copying if a target has missed rows since. */
+static enum embtier_err begin_switch(struct wave *wave, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&wave->lock);
+    assert(wave->state != WAVE_COPIES);
+    if (wave->state == WAVE_COPIED && wave->missed.count > 0) {
+        wave->state = WAVE_COPIES;
+        err = err_set(msg, EMBTIER_AGAIN, "rows were written that their new shard did not take");
+    } else if (wave->state == WAVE_COPIED) {
+        wave->state = WAVE_SWITCHES;
+    }
+    pthread_mutex_unlock(&wave->lock);
+    return err;
+}
+
 /* The writes of the wave's rows go to both shards while the map is written, and an error of either
  * is the writer's. So the next start is right with either map. */
 static enum embtier_err write_map(struct store *store, struct wave *wave, struct bucket_map *map,
@@ -357,11 +382,7 @@ static enum embtier_err write_map(struct store *store, struct wave *wave, struct
     bool is_unknown;
     enum embtier_err err;
 
-    pthread_mutex_lock(&wave->lock);
-    assert(wave->state != WAVE_COPIES);
-    if (wave->state == WAVE_COPIED)
-        wave->state = WAVE_SWITCHES;
-    pthread_mutex_unlock(&wave->lock);
+    TRY(begin_switch(wave, msg));
     TRY(wave_check(wave, msg));
     err = bucket_map_change(store->identity, store->map, map, &store->map_generation, &is_unknown,
                             msg);
@@ -425,18 +446,26 @@ static bool is_switching(struct wave *wave)
     return switches;
 }
 
+static enum embtier_err copy_and_commit(struct reshard *reshard, struct err_msg *msg)
+{
+    TRY(copy(reshard, msg));
+    return reshard->opts->commit(reshard->opts->context, msg);
+}
+
 /* Copies the rows of a wave that has begun, and puts its map in force. If it cannot be told which
  * map is on disk, this goes on until it can: rows are in both shards as long as it lasts. */
 static enum embtier_err finish(struct reshard *reshard, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
     const struct reshard_opts *const opts = reshard->opts;
-    enum embtier_err err = EMBTIER_OK;
+    uint32_t tries = 0;
+    enum embtier_err err;
 
-    if (!is_switching(store->moves.wave))
-        err = copy(reshard, msg);
-    if (err == EMBTIER_OK)
+    if (is_switching(store->moves.wave))
         err = opts->commit(opts->context, msg);
+    else
+        while ((err = copy_and_commit(reshard, msg)) == EMBTIER_AGAIN && ++tries < BUSY_TRIES)
+            ;
     while (err != EMBTIER_OK && is_switching(store->moves.wave)) {
         log_error("the map of buckets cannot be written; this is retried until it succeeds",
                   "err=%s why=%s", err_name(err), msg ? LOG_QUOTED(msg->text) : "");

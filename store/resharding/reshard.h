@@ -44,7 +44,8 @@ struct reshard_opts {
 MUST_CHECK enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opts,
                                         struct err_msg *msg);
 /* Puts the new map of the present wave in force. @checkpoint_id: made since all rows were copied;
- * MISMATCH if it was not. After another error, the job tries again. */
+ * MISMATCH if it was not. AGAIN: a target has missed rows since, so the job copies those, and then
+ * commits again. After another error, the job tries again. */
 MUST_CHECK enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id,
                                            struct err_msg *msg);
 

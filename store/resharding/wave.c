@@ -2,12 +2,15 @@
 #include "store/resharding/wave.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log/log.h"
+#include "store/store_types.h"
 
-/* A target that takes no rows for so long fails the wave: clients must not wait for it. */
+/* Clients do not wait longer for a target that takes no rows. */
 #define BUSY_PATIENCE_NS (UINT64_C(2) * 1000 * 1000 * 1000)
 /* A batch of copies lets writers go first for at most so long. */
 #define COPY_PATIENCE_NS (UINT64_C(20) * 1000 * 1000)
@@ -45,6 +48,7 @@ void wave_free(struct wave *wave)
         return;
     pthread_mutex_destroy(&wave->lock);
     free(wave->targets);
+    wave_missed_clear(&wave->missed);
     free(wave->dropped);
     free(wave);
 }
@@ -90,6 +94,20 @@ bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err)
     if (*since_ns == 0)
         *since_ns = now_ns;
     return now_ns - *since_ns < BUSY_PATIENCE_NS;
+}
+
+bool wave_put_off(struct wave *wave, uint32_t target, const struct store_row *row)
+{
+    const struct missed_row missed = { .key = row_key_make(row->table_id, row->id),
+                                       .target = (uint16_t)target,
+                                       .logged = row->logged };
+
+    if (wave->state == WAVE_SWITCHES)
+        return false;
+    if (wave->missed.count == 0)
+        log_info("a shard takes no rows; those that move to it are copied later", "shard=%" PRIu32,
+                 target);
+    return wave_missed_add(&wave->missed, &missed);
 }
 
 enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,

@@ -8,12 +8,14 @@
  * newer. So a target must begin without rows of these buckets, and rows of one wave are written and
  * copied under one lock.
  *
- * An error of a target fails the wave, and no write of a client: the source has the row. That
- * changes when the wave switches. The new map is then on its way to disk, and a crash may find it
- * there or not. From then on a row must be in both shards.
+ * An error of a target fails the wave, and no write of a client: the source has the row. If a
+ * target takes no rows for long, they are noted, and are copied when it takes rows (wave_missed.h).
+ * That changes when the wave switches. The new map is then on its way to disk, and a crash may find
+ * it there or not. From then on a row must be in both shards.
  *
  *   COPIES --> COPIED --> SWITCHES --> (the new map is in force, the wave is gone)
- *      '---------+--> FAILED
+ *    | '<--------+ (a target has missed rows)
+ *    '-----------+--> FAILED
  *
  * Thread: any, but one begins and ends it. */
 #ifndef EMBTIER_STORE_RESHARDING_WAVE_H
@@ -26,10 +28,12 @@
 
 #include "base/err.h"
 #include "store/buckets/bucket_map.h"
+#include "store/resharding/wave_missed.h"
 
 #define WAVE_NO_TARGET UINT32_MAX
 
 struct store;
+struct store_row;
 
 enum wave_state { WAVE_COPIES, WAVE_COPIED, WAVE_SWITCHES, WAVE_FAILED };
 
@@ -38,6 +42,7 @@ struct wave {
     uint32_t source;
     uint16_t *targets; /* of each bucket; UINT16_MAX: it stays */
     bool is_target[BUCKET_MAP_SHARDS_MAX];
+    bool is_walked;     /* the targets have all rows of before; thread: the one that moves them */
     uint64_t fits_from; /* COPIED: checkpoints from this id on have all rows of the targets */
 
     _Atomic uint32_t arrived, served; /* writers that asked for the lock, and that are done */
@@ -46,6 +51,7 @@ struct wave {
     enum embtier_err err; /* the reason, if FAILED */
     struct err_msg why;
     uint64_t busy_since_ns[BUCKET_MAP_SHARDS_MAX]; /* a target takes no rows; 0: it does */
+    struct wave_missed missed;
     /* Tables whose rows are being dropped, or were since the wave began. Rows of them that are
      * written later go to both shards by themselves. */
     uint32_t *dropped;
@@ -75,6 +81,9 @@ void wave_unlock_copied(struct wave *wave);
 /* True if @err of @target (OK: it takes rows) passes by itself: it takes none now, and has not for
  * long. The caller holds the lock. */
 bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err);
+/* Notes a row that @target does not take, to be copied later. False: the wave switches, or too many
+ * rows wait. The caller holds the lock. */
+MUST_CHECK bool wave_put_off(struct wave *wave, uint32_t target, const struct store_row *row);
 /* Fails the wave for an error of a target, and returns OK; returns the error if the wave switches.
  * The caller holds the lock. */
 enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct err_msg *why,

@@ -16,6 +16,8 @@
 #define BATCH_BYTES ((size_t)(256 * KIB))
 _Static_assert(sizeof(struct stored_row_head) + STORED_ROW_BYTES_MAX <= BATCH_BYTES,
                "a batch has room for any row");
+/* The same of rows that a target missed, whose values may be long. */
+#define MISSED_ROWS 16
 /* A walk keeps files that compactions have replaced. So a new one is begun so often. */
 #define WALK_NS (UINT64_C(2) * 1000 * 1000 * 1000)
 
@@ -208,6 +210,48 @@ static enum embtier_err copy_database(struct wave *wave, bool logged, struct mov
     return copy_batch(wave, &batch, logged, pace, msg);
 }
 
+/* Makes some of the rows that a target missed the same as those of the source. */
+static enum embtier_err copy_missed_locked(struct wave *wave, struct err_msg *msg)
+{
+    const uint32_t alike = wave_missed_alike(&wave->missed, MISSED_ROWS);
+    const struct missed_row *const rows = wave->missed.rows + wave->missed.count - alike;
+    struct stored_row some[MISSED_ROWS];
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < alike; i++)
+        if (!wave_has_dropped(wave, table_of(&rows[i].key)))
+            some[kept++] = (struct stored_row){ .key = rows[i].key };
+    if (kept > 0)
+        TRY(database_copy(store_database_of(wave->store, wave->source, rows->logged),
+                          store_database_of(wave->store, rows->target, rows->logged), some, kept,
+                          msg));
+    wave->missed.count -= alike;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err copy_missed(struct wave *wave, struct move_pace *pace, struct err_msg *msg)
+{
+    for (;;) {
+        enum embtier_err err = EMBTIER_OK;
+        uint32_t count;
+
+        TRY(wave_check(wave, msg));
+        wave_lock_to_copy(wave);
+        count = wave->missed.count;
+        if (count > 0)
+            err = copy_missed_locked(wave, msg);
+        wave_unlock_copied(wave);
+        if (err == EMBTIER_BUSY)
+            TRY(move_pace_rest(pace, msg));
+        else
+            TRY(err);
+        if (count == 0)
+            return EMBTIER_OK;
+        if (err == EMBTIER_OK)
+            TRY(move_pace_take(pace, MISSED_ROWS * MOVE_ROW_BYTES_MIN, msg));
+    }
+}
+
 /* ---- Steps of tables ---- */
 
 struct steps {
@@ -286,8 +330,12 @@ static enum embtier_err copy_steps(struct wave *wave, struct move_pace *pace, st
 
 enum embtier_err wave_copy(struct wave *wave, struct move_pace *pace, struct err_msg *msg)
 {
-    TRY(copy_database(wave, false, pace, msg));
-    TRY(copy_database(wave, true, pace, msg));
+    if (!wave->is_walked) {
+        TRY(copy_database(wave, false, pace, msg));
+        TRY(copy_database(wave, true, pace, msg));
+        wave->is_walked = true;
+    }
+    TRY(copy_missed(wave, pace, msg));
     TRY(copy_steps(wave, pace, msg));
     for (uint32_t s = 0; s < BUCKET_MAP_SHARDS_MAX; s++) {
         if (!wave->is_target[s])

@@ -9,7 +9,8 @@
 #include "store/resharding/wave.h"
 
 /* Copies all rows and steps of tables that the targets lack, and flushes the targets. All writes
- * since have gone to both. Returns the error that failed the wave. */
+ * since have gone to both. A second call copies what targets have missed since. Returns the error
+ * that failed the wave. */
 MUST_CHECK enum embtier_err wave_copy(struct wave *wave, struct move_pace *pace,
                                       struct err_msg *msg);
 

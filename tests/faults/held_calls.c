@@ -2,13 +2,14 @@
 /* held_calls: preloaded into embtierd. It makes the system slow: while the file
  * EMBTIER_FAULT_TRIGGER exists, some calls wait. The file EMBTIER_FAULT_TRIGGER.waits then shows
  * that one does. Three kinds of calls wait: reservations of at least EMBTIER_FAULT_BYTES of shared
- * memory, opens of paths that contain EMBTIER_FAULT_PATH, and the freeing of at least
- * EMBTIER_FAULT_FREED_BYTES by munmap(). */
+ * memory, opens of paths that contain EMBTIER_FAULT_PATH (and end with EMBTIER_FAULT_END, if that
+ * is set), and the freeing of at least EMBTIER_FAULT_FREED_BYTES by munmap(). */
 #undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +68,18 @@ static int held_fallocate(int fd, int mode, off64_t offset, off64_t bytes)
     return ((fallocate_fn)next("fallocate64"))(fd, mode, offset, bytes);
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t length = strlen(path);
+
+    return length >= strlen(end) && strcmp(path + length - strlen(end), end) == 0;
+}
+
 static int held_open(int directory, const char *path, int flags, mode_t mode)
 {
-    const char *const part = getenv("EMBTIER_FAULT_PATH");
+    const char *const part = getenv("EMBTIER_FAULT_PATH"), *const end = getenv("EMBTIER_FAULT_END");
 
-    if (part && strstr(path, part))
+    if (part && strstr(path, part) && (!end || ends_with(path, end)))
         wait_for_the_trigger();
     return open_next(directory, path, flags, mode);
 }
