@@ -202,6 +202,18 @@ bool checkpoint_owners_before(struct checkpoint_owners *owners, uint64_t before,
     return found;
 }
 
+bool checkpoint_owners_passes(struct checkpoint_owners *owners, uint64_t id)
+{
+    const struct known *known;
+    bool passes;
+
+    pthread_mutex_lock(&owners->lock);
+    known = find(owners, id);
+    passes = known && known->owner.passes;
+    pthread_mutex_unlock(&owners->lock);
+    return passes;
+}
+
 uint64_t checkpoint_owners_newest(struct checkpoint_owners *owners)
 {
     uint64_t id = 0;

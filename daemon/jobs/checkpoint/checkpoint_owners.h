@@ -26,6 +26,7 @@ struct checkpoint_owner {
     uint64_t id; /* of the checkpoint */
     uid_t uid;
     bool automatic;  /* one of the server's own: counts in no account */
+    bool passes;     /* the same, for a move of buckets: counts among none that are kept */
     bool is_damaged; /* its record cannot be read: counts in no account either, and only root and
                         the server's user may delete it */
 };
@@ -51,6 +52,7 @@ MUST_CHECK enum embtier_err checkpoint_owners_may_delete(struct checkpoint_owner
  * or else @uid's. False: there is none. */
 bool checkpoint_owners_before(struct checkpoint_owners *owners, uint64_t before, bool automatic,
                               uid_t uid, uint64_t *ret_id);
+bool checkpoint_owners_passes(struct checkpoint_owners *owners, uint64_t id);
 /* Returns the newest id of all; 0: there is none. */
 uint64_t checkpoint_owners_newest(struct checkpoint_owners *owners);
 

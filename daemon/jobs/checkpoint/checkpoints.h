@@ -46,7 +46,10 @@ struct checkpoint_order {
     uint32_t keep; /* the user's oldest are then deleted, until this many are left; 0: none is */
     const struct catalog_made *made; /* tables to include too, or NULL */
     bool keep_all; /* none is deleted, not even of the server's own: one may still be needed */
-    uid_t uid;     /* its owner, if it is promised or not the server's own */
+    /* The server's own, for a move of buckets. It does not count among those that are kept, and
+     * goes with the next one of a move, or when all that are kept are newer. */
+    bool passes;
+    uid_t uid;                          /* its owner, if it is promised or not the server's own */
     char user[CHECKPOINT_USER_MAX + 1]; /* its owner's name in the access file, or "" */
     bool promised; /* it stays for a minute, however few of the server's own are kept: the client
                       that asked has yet to begin reading it */
@@ -72,6 +75,11 @@ checkpoints_make_and(struct checkpoints *checkpoints, const struct checkpoint_or
                      const struct progress_sink *progress,
                      enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
                      void *context, struct err_msg *msg);
+/* Calls @then with a checkpoint that was made earlier, while none is made or deleted. */
+MUST_CHECK enum embtier_err
+checkpoints_and(struct checkpoints *checkpoints, uint64_t id, const struct progress_sink *progress,
+                enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
+                void *context, struct err_msg *msg);
 /* Called at the start, before there are updates. Makes a checkpoint if something was written since
  * the newest, so that a crash does not go back to before the last clean stop. Also makes one if a
  * user had an older checkpoint put back. */

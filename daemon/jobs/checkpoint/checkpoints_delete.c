@@ -112,20 +112,35 @@ static bool is_promised(struct checkpoints *c, uint64_t id)
     return found;
 }
 
+static void delete_old(struct checkpoints *c, uint64_t id)
+{
+    struct err_msg msg = { { 0 } };
+    struct checkpoint_info info;
+
+    if (delete_one(c, id, &info, &msg) != EMBTIER_OK)
+        log_warn("an old checkpoint cannot be deleted and stays", "id=%" PRIu64 " why=%s", id,
+                 LOG_QUOTED(msg.text));
+}
+
 void checkpoints_delete_oldest(struct checkpoints *c, bool automatic, uid_t uid, uint32_t keep)
 {
     const uint64_t newest = checkpoint_owners_newest(c->owners);
     uint64_t id = UINT64_MAX;
 
     while (checkpoint_owners_before(c->owners, id, automatic, uid, &id)) {
-        struct err_msg msg = { { 0 } };
-        struct checkpoint_info info;
-
         if (keep > 0)
-            keep--;
-        else if (id != newest && !is_promised(c, id) &&
-                 delete_one(c, id, &info, &msg) != EMBTIER_OK)
-            log_warn("an old checkpoint cannot be deleted and stays", "id=%" PRIu64 " why=%s", id,
-                     LOG_QUOTED(msg.text));
+            keep -= !checkpoint_owners_passes(c->owners, id);
+        else if (id != newest && !is_promised(c, id))
+            delete_old(c, id);
     }
+}
+
+void checkpoints_delete_passed(struct checkpoints *c)
+{
+    const uint64_t newest = checkpoint_owners_newest(c->owners);
+    uint64_t id = UINT64_MAX;
+
+    while (checkpoint_owners_before(c->owners, id, true, 0, &id))
+        if (id != newest && checkpoint_owners_passes(c->owners, id))
+            delete_old(c, id);
 }

@@ -92,14 +92,15 @@ static uid_t owner_of(const struct checkpoint_order *order)
     return order->automatic && !order->promised ? geteuid() : order->uid;
 }
 
-static void note_owner(struct checkpoints *c, const struct checkpoint_info *info)
+static void note_owner(struct checkpoints *c, const struct checkpoint_info *info, bool passes)
 {
     struct err_msg why = { { 0 } };
 
-    if (checkpoint_owners_add(c->owners,
-                              &(struct checkpoint_owner){
-                                  .id = info->id, .uid = info->uid, .automatic = info->automatic },
-                              &why) != EMBTIER_OK)
+    if (checkpoint_owners_add(
+            c->owners,
+            &(struct checkpoint_owner){
+                .id = info->id, .uid = info->uid, .automatic = info->automatic, .passes = passes },
+            &why) != EMBTIER_OK)
         log_warn("a checkpoint is not counted until the next start, and is not deleted before",
                  "id=%" PRIu64 " why=%s", info->id, LOG_QUOTED(why.text));
 }
@@ -154,7 +155,7 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
              clock_since(clock_now_ns(&clock_monotonic), making.created_ns), making.updated_bytes);
     TRY(err);
     *ret_info = making.info;
-    note_owner(c, ret_info);
+    note_owner(c, ret_info, order->passes);
     log_info("checkpoint made",
              "id=%" PRIu64 " by=%s %s bytes=%" PRIu64 " new_bytes=%" PRIu64 " pause_us=%" PRIu64
              " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
@@ -167,6 +168,10 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
         checkpoints_promise(c, ret_info->id);
     if (order->keep_all)
         return EMBTIER_OK;
+    if (order->passes) {
+        checkpoints_delete_passed(c);
+        return EMBTIER_OK;
+    }
     if (order->automatic)
         checkpoints_delete_oldest(c, true, 0, checkpoints_keep(c));
     else if (order->keep > 0)
@@ -199,6 +204,19 @@ enum embtier_err checkpoints_make_and(struct checkpoints *c, const struct checkp
     err = make_one(c, order, progress, &info, msg);
     if (err == EMBTIER_OK)
         err = then(context, info.id, msg);
+    checkpoints_end_change(c);
+    return err;
+}
+
+enum embtier_err
+checkpoints_and(struct checkpoints *c, uint64_t id, const struct progress_sink *progress,
+                enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
+                void *context, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(checkpoints_begin_change(c, progress, msg));
+    err = then(context, id, msg);
     checkpoints_end_change(c);
     return err;
 }

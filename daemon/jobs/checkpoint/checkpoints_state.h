@@ -73,7 +73,10 @@ MUST_CHECK enum embtier_err checkpoints_read_info(const struct checkpoints *c, u
 /* Keeps the checkpoint for a minute, because an export is about to read it. */
 void checkpoints_promise(struct checkpoints *c, uint64_t id);
 /* Deletes all but the newest @keep of the server's own checkpoints (@automatic), or else of @uid's.
- * The newest of all stays, and so do promised ones. */
+ * The newest of all stays, and so do promised ones. Passing ones do not count; those that are older
+ * than all that are kept go, too. */
 void checkpoints_delete_oldest(struct checkpoints *c, bool automatic, uid_t uid, uint32_t keep);
+/* Deletes all passing checkpoints but the newest of all, with which a crash needs no other. */
+void checkpoints_delete_passed(struct checkpoints *c);
 
 #endif

@@ -36,6 +36,7 @@ struct running {
     const struct job_parts *parts;
     const struct progress_sink *progress;
     uint32_t moved, total;
+    uint64_t checkpoint_id; /* the last that was made; 0: none */
 };
 
 static struct reshard_job *of(const struct job *job)
@@ -66,20 +67,37 @@ static enum embtier_err rest(struct running *running, struct err_msg *msg)
 
 static enum embtier_err switch_at(void *context, uint64_t id, struct err_msg *msg)
 {
-    return reshard_switch(context, id, msg);
+    struct running *const running = context;
+
+    running->checkpoint_id = id;
+    return reshard_switch(running->parts->store, id, msg);
 }
 
+/* True if the last checkpoint does not fit, or is not there any more. */
+static bool needs_another(enum embtier_err err)
+{
+    return err == EMBTIER_MISMATCH || err == EMBTIER_NOT_FOUND;
+}
+
+/* A switch that failed is tried again with the checkpoint that was made for it. */
 static enum embtier_err commit(void *context, struct err_msg *msg)
 {
     struct running *const running = context;
-    const struct checkpoint_order order = { .automatic = true };
-    enum embtier_err err = EMBTIER_BUSY;
+    const struct checkpoint_order order = { .automatic = true, .passes = true };
+    enum embtier_err err = EMBTIER_NOT_FOUND;
+
+    if (running->checkpoint_id != 0)
+        err = checkpoints_and(running->parts->checkpoints, running->checkpoint_id, NULL, switch_at,
+                              running, msg);
+    if (!needs_another(err))
+        return err;
+    err = EMBTIER_BUSY;
 
     for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY; i++) {
         if (i > 0)
             TRY(rest(running, msg));
-        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, switch_at,
-                                   running->parts->store, msg);
+        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, switch_at, running,
+                                   msg);
     }
     return err;
 }
