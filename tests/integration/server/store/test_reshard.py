@@ -123,9 +123,9 @@ class Writer:
 
 
 @contextmanager
-def slow_move(daemon: Daemon, shards: int) -> Iterator[subprocess.Popen]:
-    """A move that takes far longer than the test, in a process of its own."""
-    command = [str(CLI), "-s", daemon.socket, "reshard", "--shards", str(shards), "--rate", "0.001"]
+def slow_move(daemon: Daemon, shards: int, rate: float = 0.001) -> Iterator[subprocess.Popen]:
+    """A move in a process of its own. At the usual rate it takes far longer than the test."""
+    command = [str(CLI), "-s", daemon.socket, "reshard", "--shards", str(shards), "--rate", str(rate)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + MOVE_LIMIT_S
@@ -301,6 +301,99 @@ def test_a_restore_takes_rows_back_to_the_shards_of_then(daemon: Daemon):
         check_rows(daemon, version)
         assert shown(daemon)["shards"] == shards
         daemon.stop()
+
+
+def test_a_target_that_stalls_holds_up_neither_clients_nor_the_move(make_daemon):
+    """The disk of the new shard writes no table file for a time. Its flush and that of another database have a thread each."""
+    daemon = make_daemon({"data": {"shards_per_directory": 1}, "rocksdb": {"memtable_bytes": "2MiB", "background_threads": 16}}, lanes=1)
+    trigger = daemon.folder / "slow"
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="/shard-0001/", EMBTIER_FAULT_END=".sst")
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("async", DIM, durability="async").set(IDS, rows_of(0))
+    with slow_move(daemon, 2, rate=0.4) as process:
+        writer = Writer(daemon, "async")
+        try:
+            trigger.touch()
+            await_true(lambda: daemon.logged("a shard takes no rows; those that move to it are copied later"))
+            version = writer.version
+            await_true(lambda: writer.version > version + 2 or writer.failure)
+            trigger.unlink()
+            _, told = process.communicate(timeout=MOVE_LIMIT_S)
+        finally:
+            trigger.unlink(missing_ok=True)
+            writer.stop()
+        assert process.returncode == 0, told
+    version = writer.end()
+    assert not daemon.logged("buckets of a shard could not move")
+    check_rows(daemon, version, ("async",))
+    daemon.restart()
+    check_rows(daemon, version, ("async",))
+    assert shown(daemon)["shards"] == 2
+
+
+def automatic(daemon: Daemon) -> list[int]:
+    with daemon.connect() as server:
+        return [made.id for made in server.checkpoints() if made.automatic]
+
+
+def set_interval(daemon: Daemon, seconds: int) -> None:
+    done = run_cli(daemon, "knob", "set", "checkpoints.interval_seconds", str(seconds))
+    assert done.returncode == 0, done.stderr
+
+
+def await_automatic(daemon: Daemon, above: int) -> int:
+    """Makes changes until the server has made another checkpoint of its own."""
+
+    def is_made() -> bool:
+        with daemon.connect() as server:
+            server.open_table("replay").set(IDS[:1], rows_of(0)[:1])
+        return automatic(daemon)[-1:] > [above]
+
+    await_true(is_made)
+    return automatic(daemon)[-1]
+
+
+def test_checkpoints_of_a_move_do_not_count_among_those_that_are_kept(make_daemon):
+    daemon = make_daemon({"data": {"shards_per_directory": SHARDS}, "checkpoints": {"interval_seconds": 1, "keep": 2}})
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("replay", DIM).set(IDS, rows_of(0))
+    await_automatic(daemon, await_automatic(daemon, 0))
+    set_interval(daemon, 0)
+    kept = automatic(daemon)
+    assert len(kept) == 2
+    assert reshard(daemon, 7)["shards"] == 7  # several waves
+    later = automatic(daemon)
+    assert later[:2] == kept and len(later) == 3 and later[2] > kept[1]
+    daemon.kill()
+    daemon.start()  # goes back to the one of the last wave
+    check_rows(daemon, 0, ("replay",))
+    assert reshard(daemon, SHARDS)["shards"] == SHARDS
+    newest = automatic(daemon)[-1]
+    set_interval(daemon, 1)
+    second = await_automatic(daemon, await_automatic(daemon, newest))
+    set_interval(daemon, 0)
+    assert newest not in automatic(daemon) and automatic(daemon)[-1] >= second
+    assert len(automatic(daemon)) == 2
+
+
+def test_tries_to_switch_make_no_more_checkpoints(daemon: Daemon):
+    daemon.stop()
+    daemon.configure({"data": {"shards_per_directory": SHARDS}, "checkpoints": {"interval_seconds": 0}, "log": {"level": "debug"}})
+    daemon.start()
+    spoiled = daemon.folder / "rows/buckets.json.tmp"
+    with slow_move(daemon, SHARDS + 1, rate=1) as process:
+        await_true(lambda: any("both shards" in line["step"] for line in daemon.logged("buckets move")))
+        before = len(daemon.logged("checkpoint made"))
+        spoiled.mkdir()  # neither map can be written
+        await_true(lambda: len(daemon.logged("the map of buckets cannot be written")) >= 3)
+        assert len(daemon.logged("checkpoint made")) == before + 1
+        spoiled.rmdir()
+        _, told = process.communicate(timeout=MOVE_LIMIT_S)
+        assert process.returncode == 0, told
+    assert len(daemon.logged("checkpoint made")) == before + SHARDS  # one for each wave
+    check_rows(daemon, 0)
 
 
 @pytest.mark.parametrize(
