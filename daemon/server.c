@@ -155,6 +155,40 @@ static void hold_write_back(void *context, const char *directory, bool is_held, 
     store_hold(context, directory, is_held, bytes);
 }
 
+/* For all causes. */
+static uint64_t written_sum(const struct store_written *written)
+{
+    return written->flush_bytes + written->compaction_bytes + written->log_bytes +
+           written->blob_bytes + written->checkpoint_bytes + written->import_bytes +
+           written->other_bytes;
+}
+
+static uint64_t sum_store_bytes(void *context)
+{
+    const struct server *const server = context;
+    struct store_written written;
+
+    store_written(server->parts.store, STORE_ALL_TABLES, &written);
+    return written_sum(&written);
+}
+
+static bool list_written(void *context, uint32_t after, uint32_t most,
+                         struct table_bytes *ret_tables, uint32_t *ret_count)
+{
+    const struct server *const server = context;
+    _cleanup_(freep) struct table_info *infos = NULL;
+    bool more;
+
+    if (tables_page(server->parts.tables, after, most, &infos, ret_count, &more) != EMBTIER_OK)
+        return false;
+    for (uint32_t i = 0; i < *ret_count; i++) {
+        ret_tables[i] = (struct table_bytes){ .table_id = infos[i].table_id,
+                                              .bytes = written_sum(&infos[i].written) };
+        memcpy(ret_tables[i].uuid, infos[i].spec.uuid, sizeof(ret_tables[i].uuid));
+    }
+    return true;
+}
+
 /* Comes before the tiers are made, as their files go to devices too. */
 static enum embtier_err make_endurance(struct server *server, struct err_msg *msg)
 {
@@ -163,7 +197,10 @@ static enum embtier_err make_endurance(struct server *server, struct err_msg *ms
                                   .host = &host_files,
                                   .directory = store_first_directory(server->parts.store),
                                   .hold = hold_write_back,
-                                  .context = server->parts.store },
+                                  .context = server->parts.store,
+                                  .list_tables = list_written,
+                                  .store_bytes = sum_store_bytes,
+                                  .tables_context = server },
         clock_wall_ms(), &server->parts.endurance, msg);
 }
 

@@ -13,6 +13,7 @@
  *                        are written again
  *   endurance.json       in the first directory: what was written in the last week; not the store's
  *                        (daemon/endurance/write_histories.h)
+ *   endurance-tables.json  the same, of each table (daemon/endurance/table_histories.h)
  *   plan.json            in the first directory: the placement plan in force; not the store's
  *                        (daemon/jobs/plan/plan_record.h)
  *   reshard.json         in the first directory, while buckets move to another number of shards

@@ -14,7 +14,8 @@ void store_written(struct store *store, uint32_t table_id, struct store_written 
     rocksdb_ext_activity_written(store->activity, table_id, &rows);
     *ret_written = (struct store_written){ .flush_bytes = rows.flush_bytes,
                                            .compaction_bytes = rows.compaction_bytes,
-                                           .import_bytes = rows.import_bytes };
+                                           .import_bytes = rows.import_bytes,
+                                           .log_bytes = rows.log_bytes };
     if (table_id != STORE_ALL_TABLES)
         return;
     rocksdb_ext_file_bytes(&files);

@@ -28,7 +28,8 @@ struct store_row {
 struct store_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
-    uint64_t log_bytes;        /* RocksDB's write-ahead logs: none in durability `replay` */
+    uint64_t log_bytes;        /* RocksDB's write-ahead logs: none in durability `replay`; of one
+                                  table: its rows' bytes, without the log's own */
     uint64_t blob_bytes;       /* RocksDB's blob files, if rocksdb.layout is blob */
     uint64_t checkpoint_bytes; /* copies that checkpoints and restores make */
     uint64_t import_bytes;     /* table files made elsewhere and taken in */

@@ -102,8 +102,19 @@ struct embtier_table_info {
     uint64_t read_lookup_rows; /* of these: read from SSD */
     uint64_t lookup_ns; /* estimate of the time that all lanes spent on lookups, without reads */
     /* Since the server started; an older server does not report it: */
-    uint64_t import_bytes; /* written to SSD for this table by imports */
+    uint64_t import_bytes;  /* written to SSD for this table by imports */
+    uint64_t log_bytes;     /* of its rows in logs, without the bytes of the logs' own */
+    uint64_t initial_bytes; /* of flush_bytes: while the table was made with all its rows */
+    /* By the server's history of bytes written to SSD for this table, which outlives it: */
+    uint64_t history_ms;
+    uint64_t history_bytes;
+    double daily_bytes_now; /* a day, at the rate of the last ten minutes; this and the next:
+                               EMBTIER_RATE_UNKNOWN until the history is an hour old */
+    double daily_bytes_hour;
+    double daily_bytes_day;
+    double daily_bytes_week;
 };
+#define EMBTIER_RATE_UNKNOWN (-1.0)
 
 /* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most
  * three quarters of the tables that others leave. */

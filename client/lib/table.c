@@ -49,6 +49,14 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .read_lookup_rows = wire->read_lookup_rows,
         .lookup_ns = wire->lookup_ns,
         .import_bytes = wire->import_bytes,
+        .log_bytes = wire->log_bytes,
+        .initial_bytes = wire->initial_bytes,
+        .history_ms = wire->history_ms,
+        .history_bytes = wire->history_bytes,
+        .daily_bytes_now = wire->has_rates ? wire->daily_bytes_now : EMBTIER_RATE_UNKNOWN,
+        .daily_bytes_hour = wire->has_rates ? wire->daily_bytes_hour : EMBTIER_RATE_UNKNOWN,
+        .daily_bytes_day = wire->has_rates ? wire->daily_bytes_day : EMBTIER_RATE_UNKNOWN,
+        .daily_bytes_week = wire->has_rates ? wire->daily_bytes_week : EMBTIER_RATE_UNKNOWN,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)

@@ -260,6 +260,8 @@ void control_leave_session(struct connection *connection);
 
 /* Returns how many items a page has if the client wants @most; 0: it does not say. */
 uint32_t control_page(uint32_t most);
+/* Fills in the rates of a table, which the tables do not know. */
+void control_add_rates(struct control *control, struct table_info *info);
 /* Calls page_new(). NULL: an error was answered. */
 void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
                         const struct page *page);

@@ -2,9 +2,11 @@
 /* Answers that are lists (answer.h). */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
+#include "daemon/endurance/endurance.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/answer.h"
@@ -49,6 +51,23 @@ static enum embtier_err granted_page(struct control *control, const struct conne
     return EMBTIER_OK;
 }
 
+void control_add_rates(struct control *control, struct table_info *info)
+{
+    const uint64_t now_ms = clock_wall_ms();
+    struct written_figures figures;
+
+    if (!control->parts->endurance ||
+        !endurance_get_table(control->parts->endurance, info->table_id, now_ms, &figures))
+        return;
+    info->rates = (struct table_rates){ .is_known = figures.has_rates,
+                                        .now = write_rate_daily(&figures.rates[WRITE_NOW]),
+                                        .hour = write_rate_daily(&figures.rates[WRITE_HOUR]),
+                                        .day = write_rate_daily(&figures.rates[WRITE_DAY]),
+                                        .week = write_rate_daily(&figures.rates[WRITE_WEEK]),
+                                        .history_ms = figures.age_ms,
+                                        .history_bytes = figures.total_bytes };
+}
+
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
                                const Embtier__TableList *wire)
 {
@@ -59,6 +78,8 @@ void control_handle_table_list(struct control *control, struct connection *conne
     bool more = false;
     enum embtier_err err = granted_page(control, connection, wire, &infos, &count, &more);
 
+    for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++)
+        control_add_rates(control, &infos[i]);
     if (err == EMBTIER_OK)
         err = answer_tables(&client.client, infos, count, more, &msg);
     if (err != EMBTIER_OK)

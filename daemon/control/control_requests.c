@@ -44,10 +44,12 @@ static void handle_open(struct control *control, struct connection *connection, 
                       "table '%s' has dtype %s, not %s: open it with its own dtype, or with none",
                       open->name, dtype_word(info.spec.dtype),
                       dtype_word((int)open->dtype) ? dtype_word((int)open->dtype) : "another");
-    if (err != EMBTIER_OK)
+    if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
-    else
-        answer_table(&client.client, &info);
+        return;
+    }
+    control_add_rates(control, &info);
+    answer_table(&client.client, &info);
 }
 
 /* ---- Groups ---- */

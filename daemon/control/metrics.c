@@ -282,14 +282,15 @@ static double cpu_seconds(void)
 /* ---- Devices ---- */
 
 static const char *const window_words[] = {
-    [WRITE_HOUR] = "hour", [WRITE_DAY] = "day", [WRITE_WEEK] = "week"
+    [WRITE_HOUR] = "hour", [WRITE_DAY] = "day", [WRITE_WEEK] = "week", [WRITE_NOW] = "now"
 };
 
 static void sink_device(const struct endurance_device *device, metric_sink *sink, void *context)
 {
     static const enum metric_id daily[] = { [WRITE_HOUR] = METRIC_device_daily_bytes_hour,
                                             [WRITE_DAY] = METRIC_device_daily_bytes_day,
-                                            [WRITE_WEEK] = METRIC_device_daily_bytes_week };
+                                            [WRITE_WEEK] = METRIC_device_daily_bytes_week,
+                                            [WRITE_NOW] = METRIC_device_daily_bytes_now };
     const char *const name = device->name.text;
 
     sink(context, METRIC_device_capacity_bytes, name, (double)device->capacity_bytes);
@@ -322,6 +323,10 @@ static void sink_endurance(struct endurance *endurance, metric_sink *sink, void 
     for (uint32_t w = 0; state.server.has_rates && w < WRITE_WINDOWS; w++)
         sink(context, METRIC_server_daily_bytes, window_words[w],
              write_rate_daily(&state.server.rates[w]));
+    sink(context, METRIC_shared_history_bytes, "", (double)state.shared.total_bytes);
+    for (uint32_t w = 0; state.shared.has_rates && w < WRITE_WINDOWS; w++)
+        sink(context, METRIC_shared_daily_bytes, window_words[w],
+             write_rate_daily(&state.shared.rates[w]));
     for (uint32_t i = 0; i < state.device_count; i++)
         sink_device(&state.devices[i], sink, context);
 }

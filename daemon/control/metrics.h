@@ -224,6 +224,11 @@ struct server_parts;
            "Bytes a day that the server writes, at the rate of the last hour, day or week; from "  \
            "a history of an hour on",                                                              \
            "window", OTHER)                                                                        \
+    METRIC(shared_history_bytes, COUNTER,                                                          \
+           "Bytes that the server wrote in the time of its tables' histories, for none of them",   \
+           "", OTHER)                                                                              \
+    METRIC(shared_daily_bytes, GAUGE,                                                              \
+           "Those a day, at the rate of the last ten minutes, hour, day or week", "window", OTHER) \
     METRIC(device_capacity_bytes, GAUGE, "Capacity of a device beneath the server's files",        \
            "device", OTHER)                                                                        \
     METRIC(device_counted, GAUGE,                                                                  \
@@ -245,6 +250,8 @@ struct server_parts;
            OTHER)                                                                                  \
     METRIC(device_daily_bytes_week, GAUGE, "Bytes a day, at the rate of the last week", "device",  \
            OTHER)                                                                                  \
+    METRIC(device_daily_bytes_now, GAUGE, "Bytes a day, at the rate of the last ten minutes",      \
+           "device", OTHER)                                                                        \
     METRIC(device_write_back_held, GAUGE,                                                          \
            "1 while rows are written back at the rate of endurance.max_dwpd, as the last day's "   \
            "bytes are above it",                                                                   \
@@ -292,7 +299,7 @@ enum metric_id {
 
 /* The most figures that there can be, with the two of `jobs`: each row may have one for each
  * tier, and there may be one for each device in METRICS_OF_DEVICES rows. */
-#define METRICS_OF_DEVICES 11
+#define METRICS_OF_DEVICES 12
 enum {
 #define LABEL(name, value, source) +1
     METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX +

@@ -18,6 +18,9 @@
 
 #define SAMPLE_NS UINT64_C(1000000000)
 #define SAVE_MS   (5 * 60 * UINT64_C(1000))
+#define TABLES_MS (10 * UINT64_C(1000))
+/* Tables that are asked for at a time. */
+#define TABLES_PAGE 128
 
 /* A device of the set with the same number. */
 struct device_figures {
@@ -51,6 +54,12 @@ struct endurance {
     const struct host *host;
     void (*hold)(void *context, const char *directory, bool is_held, uint64_t bytes);
     void *hold_context;
+    bool (*list_tables)(void *context, uint32_t after, uint32_t most,
+                        struct table_bytes *ret_tables, uint32_t *ret_count);
+    uint64_t (*store_bytes)(void *context);
+    void *tables_context;
+    struct table_histories *tables;
+    uint64_t tables_ms; /* when tables were sampled last; the thread's */
     char *directory;
     struct device_set devices; /* as found at the start */
     bool may_save;             /* the file is ours, or damaged */
@@ -213,7 +222,7 @@ static void take_histories(struct endurance *endurance, const struct readings *r
         struct named_history *const history = write_histories_get(
             &endurance->histories, &endurance->devices.devices[i].id, now_ms, &is_new);
         const uint64_t counter = readings->devices[i].bytes;
-        const uint64_t seen_ms = history->history.seen_ms;
+        const uint64_t seen_ms = history->history.past.seen_ms;
 
         endurance->figures[i].history = history;
         if (!readings->devices[i].is_known || is_new)
@@ -389,6 +398,40 @@ static void take_sample(struct endurance *endurance, const struct readings *read
     hold_directories(endurance);
 }
 
+/* Lists all tables once more. False: out of memory. */
+static bool sample_each_table(struct endurance *endurance, uint64_t now_ms)
+{
+    struct table_bytes page[TABLES_PAGE];
+    uint32_t after = 0, count;
+
+    do {
+        if (!endurance->list_tables(endurance->tables_context, after, TABLES_PAGE, page, &count))
+            return false;
+        table_histories_add(endurance->tables, page, count, now_ms);
+        if (count > 0)
+            after = page[count - 1].table_id;
+    } while (count == TABLES_PAGE);
+    return true;
+}
+
+static void sample_tables(struct endurance *endurance, uint64_t now_ms)
+{
+    uint64_t tier_bytes;
+    bool is_whole;
+
+    if (!endurance->list_tables)
+        return;
+    table_histories_begin(endurance->tables);
+    is_whole = sample_each_table(endurance, now_ms);
+    pthread_mutex_lock(&endurance->lock);
+    tier_bytes = endurance->tiers.bytes;
+    pthread_mutex_unlock(&endurance->lock);
+    table_histories_end(endurance->tables,
+                        endurance->store_bytes(endurance->tables_context) + tier_bytes, is_whole,
+                        now_ms);
+    endurance->tables_ms = now_ms;
+}
+
 static void sample(struct endurance *endurance, uint64_t now_ms)
 {
     struct readings readings;
@@ -432,8 +475,8 @@ double endurance_max_dwpd(struct endurance *endurance)
 static void get_history(const struct write_history *history, uint64_t now_ms,
                         struct written_figures *ret_figures)
 {
-    ret_figures->total_bytes = history->total_bytes;
-    ret_figures->age_ms = clock_since(now_ms, history->since_ms);
+    ret_figures->total_bytes = history->past.total_bytes;
+    ret_figures->age_ms = clock_since(now_ms, history->past.since_ms);
     ret_figures->has_rates = write_history_is_judged(history, now_ms);
     for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
         ret_figures->rates[w] = write_history_rate(history, (enum write_window)w, now_ms);
@@ -459,8 +502,33 @@ static void get_device(const struct endurance *endurance, uint32_t i, uint64_t n
     get_history(&figures->history->history, now_ms, &ret_device->history);
 }
 
+static void get_table_history(const struct table_history *history, uint64_t now_ms,
+                              struct written_figures *ret_figures)
+{
+    ret_figures->total_bytes = history->past.total_bytes;
+    ret_figures->age_ms = clock_since(now_ms, history->past.since_ms);
+    ret_figures->has_rates = write_past_is_judged(&history->past, now_ms);
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+        ret_figures->rates[w] = table_history_rate(history, (enum write_window)w, now_ms);
+}
+
+bool endurance_get_table(struct endurance *endurance, uint32_t table_id, uint64_t now_ms,
+                         struct written_figures *ret_figures)
+{
+    struct table_history history;
+
+    if (!table_histories_get(endurance->tables, table_id, &history))
+        return false;
+    get_table_history(&history, now_ms, ret_figures);
+    return true;
+}
+
 void endurance_get(struct endurance *endurance, uint64_t now_ms, struct endurance_state *ret_state)
 {
+    struct table_history shared;
+
+    table_histories_shared(endurance->tables, &shared);
+    get_table_history(&shared, now_ms, &ret_state->shared);
     pthread_mutex_lock(&endurance->lock);
     ret_state->has_tier_files = endurance->has_tier_figures;
     ret_state->tier_file_bytes = endurance->tiers.bytes;
@@ -492,8 +560,11 @@ enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg
 static void save(struct endurance *endurance)
 {
     struct err_msg msg = { { 0 } };
+    enum embtier_err err = endurance_save(endurance, &msg);
 
-    if (endurance_save(endurance, &msg) != EMBTIER_OK)
+    if (err == EMBTIER_OK)
+        err = table_histories_save(endurance->tables, &msg);
+    if (err != EMBTIER_OK)
         log_warn("the history of bytes written was not saved, and is tried again later", "why=%s",
                  LOG_QUOTED(msg.text));
 }
@@ -503,6 +574,8 @@ static void save(struct endurance *endurance)
 void endurance_turn(struct endurance *endurance, uint64_t now_ms)
 {
     sample(endurance, now_ms);
+    if (now_ms < endurance->tables_ms || now_ms - endurance->tables_ms >= TABLES_MS)
+        sample_tables(endurance, now_ms);
     if (now_ms >= endurance->saved_ms && now_ms - endurance->saved_ms < SAVE_MS)
         return;
     save(endurance);
@@ -563,6 +636,7 @@ void endurance_end(struct endurance *endurance)
         return;
     join(endurance);
     sample(endurance, clock_wall_ms());
+    sample_tables(endurance, clock_wall_ms());
     save(endurance);
 }
 
@@ -582,6 +656,9 @@ enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_m
     endurance->host = opts->host;
     endurance->hold = opts->hold;
     endurance->hold_context = opts->context;
+    endurance->list_tables = opts->list_tables;
+    endurance->store_bytes = opts->store_bytes;
+    endurance->tables_context = opts->tables_context;
     endurance->max_dwpd = opts->config->endurance.max_dwpd;
     endurance->saved_ms = now_ms;
     endurance->directory = strdup(opts->directory);
@@ -590,6 +667,8 @@ enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_m
     add_directories(endurance);
     add_tiers(endurance);
     device_set_tell_apart(&endurance->devices, endurance->host);
+    if (table_histories_new(endurance->directory, now_ms, &endurance->tables) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "endurance: out of memory");
     endurance->may_save = write_histories_load(endurance->directory, now_ms, &endurance->histories);
     read_counters(endurance, &readings);
     take_histories(endurance, &readings, now_ms);
@@ -607,6 +686,7 @@ void endurance_free(struct endurance *endurance)
     join(endurance);
     pthread_cond_destroy(&endurance->wake);
     pthread_mutex_destroy(&endurance->lock);
+    table_histories_free(endurance->tables);
     free(endurance->directory);
     free(endurance);
 }

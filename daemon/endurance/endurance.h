@@ -11,7 +11,8 @@
  * the last day are above those of the limit, write-back to it is held (write_hold.h). Both end when
  * the figure is below four fifths of the limit, or not above another limit.
  *
- * A thread samples every second, and saves the histories every five minutes and at the end. No
+ * A thread samples every second, tables every ten seconds, and saves the histories every five
+ * minutes and at the end. No
  * other thread reads a file: figures are those of the last sample. Thread: any for get, save and
  * max_dwpd. Others are for the thread that makes it, before the start and after the end. */
 #ifndef EMBTIER_DAEMON_ENDURANCE_ENDURANCE_H
@@ -22,6 +23,7 @@
 
 #include "base/err.h"
 #include "base/host/host.h"
+#include "daemon/endurance/table_histories.h"
 #include "daemon/endurance/write_history.h"
 
 struct config;
@@ -37,6 +39,12 @@ struct endurance_opts {
      * It does not wait. NULL: nothing is held. */
     void (*hold)(void *context, const char *directory, bool is_held, uint64_t bytes);
     void *context;
+    /* Fills in up to @most tables with numbers above @after, by ascending number, and the bytes
+     * that the store wrote for all causes. False: out of memory. NULL: tables are not sampled. */
+    bool (*list_tables)(void *context, uint32_t after, uint32_t most,
+                        struct table_bytes *ret_tables, uint32_t *ret_count);
+    uint64_t (*store_bytes)(void *context);
+    void *tables_context;
 };
 
 struct written_figures {
@@ -63,6 +71,7 @@ struct endurance_state {
     bool has_tier_files; /* a tier's file lies on a device, and its bytes are known */
     uint64_t tier_file_bytes;
     struct written_figures server; /* on all devices */
+    struct written_figures shared; /* of them those that belong to no table */
     uint32_t device_count;
     struct endurance_device devices[ENDURANCE_DEVICES_MAX];
 };
@@ -77,6 +86,9 @@ void endurance_turn(struct endurance *endurance, uint64_t now_ms);
 MUST_CHECK enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg);
 /* The figures as they were sampled last. */
 void endurance_get(struct endurance *endurance, uint64_t now_ms, struct endurance_state *ret_state);
+/* Bytes written for a table. False: nothing is known of it. */
+MUST_CHECK bool endurance_get_table(struct endurance *endurance, uint32_t table_id, uint64_t now_ms,
+                                    struct written_figures *ret_figures);
 /* endurance.max_dwpd; 0: no limit. It counts from the next sample on. */
 void endurance_set_max_dwpd(struct endurance *endurance, double max_dwpd);
 double endurance_max_dwpd(struct endurance *endurance);

@@ -3,17 +3,12 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/log/log.h"
-#include "base/paths.h"
-#include "store/files/durable_file.h"
+#include "daemon/endurance/history_file.h"
 #include "store/files/summed_json.h"
 
 #define VERSION 2
-#define HOUR_MS UINT64_C(3600000)
 
 /* ---- Reading ---- */
 
@@ -42,7 +37,7 @@ static bool take_item(const json_t *json, struct named_history *ret_item)
 
 static bool is_stale(const struct named_history *item, uint64_t now_ms)
 {
-    return item->history.seen_ms / HOUR_MS + HISTORY_HOURS < now_ms / HOUR_MS;
+    return item->history.past.seen_ms / HOUR_MS + HISTORY_HOURS < now_ms / HOUR_MS;
 }
 
 static bool take_all(const json_t *root, uint64_t now_ms, struct write_histories *histories)
@@ -68,61 +63,29 @@ static bool take_all(const json_t *root, uint64_t now_ms, struct write_histories
     return true;
 }
 
-static enum embtier_err parse(const char *text, uint64_t now_ms, struct write_histories *histories,
-                              struct err_msg *msg)
+struct taking {
+    uint64_t now_ms;
+    struct write_histories *histories;
+};
+
+static bool take_file(const json_t *root, void *context)
 {
-    json_error_t error;
-    json_t *root;
-    bool is_good;
+    const struct taking *const taking = context;
 
-    TRY(summed_json_check(WRITE_HISTORIES_FILE, text, true, msg));
-    root = json_loads(text, 0, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
-        return err_set(msg, EMBTIER_NO_MEMORY, WRITE_HISTORIES_FILE ": out of memory");
-    is_good = root && json_integer_value(json_object_get(root, "version")) == VERSION &&
-              take_all(root, now_ms, histories);
-    json_decref(root);
-    return is_good
-               ? EMBTIER_OK
-               : err_set(msg, EMBTIER_CORRUPT,
-                         WRITE_HISTORIES_FILE ": damaged, or another version of embtier wrote it");
-}
-
-static void set_aside(const char *directory, const char *why)
-{
-    _cleanup_(freep) char *path = path_join(directory, WRITE_HISTORIES_FILE);
-    _cleanup_(freep) char *damaged = path_join(directory, WRITE_HISTORIES_DAMAGED);
-    const bool is_renamed = path && damaged && rename(path, damaged) == 0;
-
-    log_warn("the history of bytes written could not be read; `embtier endurance` begins a new one",
-             "why=%s kept_as=%s", LOG_QUOTED(why),
-             LOG_QUOTED(is_renamed ? damaged : "nothing: it could not be renamed"));
+    return take_all(root, taking->now_ms, taking->histories);
 }
 
 bool write_histories_load(const char *directory, uint64_t now_ms,
                           struct write_histories *ret_histories)
 {
-    _cleanup_(freep) char *text = NULL;
-    struct err_msg msg = { { 0 } };
+    static const struct history_file file = { WRITE_HISTORIES_FILE, VERSION, "devices", take_file };
     enum embtier_err err;
 
     *ret_histories = (struct write_histories){ .count = 0 };
-    err = durable_file_read(directory, WRITE_HISTORIES_FILE, &text, &msg);
-    if (err == EMBTIER_NOT_FOUND)
-        return true;
-    if (err == EMBTIER_OK)
-        err = parse(text, now_ms, ret_histories, &msg);
-    if (err == EMBTIER_OK)
-        return true;
-    *ret_histories = (struct write_histories){ .count = 0 };
-    if (err == EMBTIER_CORRUPT) {
-        set_aside(directory, msg.text);
-        return true;
-    }
-    log_warn("the history of bytes written could not be read and stays as it is; until the next "
-             "start `embtier endurance` has a new one, which is not saved",
-             "why=%s", LOG_QUOTED(msg.text));
-    return false;
+    err = history_file_read(&file, directory, &(struct taking){ now_ms, ret_histories });
+    if (err != EMBTIER_OK)
+        *ret_histories = (struct write_histories){ .count = 0 };
+    return history_file_may_save(err);
 }
 
 /* ---- Writing ---- */

@@ -2,8 +2,7 @@
 /* write_histories.h: the histories of the server and of its devices, kept over restarts.
  *
  * The file is endurance.json in the store's first directory. It is there in full or not at all, and
- * has a checksum. A damaged one is renamed and warned of: figures are lost, and no row. Thread: the
- * owner's. */
+ * has a checksum (history_file.h). Thread: the owner's. */
 #ifndef EMBTIER_DAEMON_ENDURANCE_WRITE_HISTORIES_H
 #define EMBTIER_DAEMON_ENDURANCE_WRITE_HISTORIES_H
 
@@ -12,10 +11,9 @@
 #include "daemon/endurance/device_set.h"
 #include "daemon/endurance/write_history.h"
 
-#define WRITE_HISTORIES_FILE    "endurance.json"
-#define WRITE_HISTORIES_DAMAGED WRITE_HISTORIES_FILE ".damaged"
-#define WRITE_HISTORIES_KEPT    80 /* from the file, at most; so there is room for those in use */
-#define WRITE_HISTORIES_MAX     (WRITE_HISTORIES_KEPT + DEVICE_SET_MAX + 1)
+#define WRITE_HISTORIES_FILE "endurance.json"
+#define WRITE_HISTORIES_KEPT 80 /* from the file, at most; so there is room for those in use */
+#define WRITE_HISTORIES_MAX  (WRITE_HISTORIES_KEPT + DEVICE_SET_MAX + 1)
 
 struct named_history {
     struct host_line id; /* of the device; "server" is the server's own */

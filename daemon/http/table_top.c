@@ -66,7 +66,8 @@ void table_top_free(struct table_top *top)
 
 static double written_bytes(const struct store_written *written)
 {
-    return (double)(written->flush_bytes + written->compaction_bytes + written->import_bytes);
+    return (double)(written->flush_bytes + written->compaction_bytes + written->log_bytes +
+                    written->import_bytes);
 }
 
 static void read_figures(const struct table_info *table, double ret_figures[TABLE_FIGURE_COUNT])

@@ -237,6 +237,7 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     database->logged = opts->logged;
     database->marks = opts->marks;
     options = rocksdb_options_create_copy(opts->setup->options);
+    database->activity = opts->activity;
     database->watch = rocksdb_ext_watch_new(opts->activity, options, opts->path);
     rocksdb_ext_log_to(options, opts->path);
     rocksdb_options_set_create_if_missing(options, opts->make);

@@ -27,6 +27,7 @@ struct database {
     uint64_t recovery_ns;
     const struct rocksdb_setup *setup;
     struct rocksdb_ext_watch *watch;
+    struct rocksdb_ext_activity *activity;
     rocksdb_t *db;
     rocksdb_column_family_handle_t *family;
     /* As database_poll_debt() last read them. RocksDB itself has no limits while automatic

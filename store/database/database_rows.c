@@ -265,6 +265,27 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     return database_write_now(database, rows, count, msg);
 }
 
+static uint64_t stored_bytes(const struct store_row *row)
+{
+    return ROW_KEY_BYTES + sizeof(struct stored_row_head) + (uint64_t)row->weight_bytes +
+           row->state_bytes;
+}
+
+/* Counts the rows that the log took for their tables. Rows of a table mostly lie together. */
+static void count_logged(const struct database *database, const struct store_row *rows,
+                         uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += stored_bytes(&rows[i]);
+        if (i + 1 < count && rows[i + 1].table_id == rows[i].table_id)
+            continue;
+        rocksdb_ext_activity_add_log(database->activity, rows[i].table_id, bytes);
+        bytes = 0;
+    }
+}
+
 enum embtier_err database_write_now(struct database *database, const struct store_row *rows,
                                     uint32_t count, struct err_msg *msg)
 {
@@ -282,5 +303,7 @@ enum embtier_err database_write_now(struct database *database, const struct stor
     TRY(err);
     database_count_add(&database->rows_written, count);
     database_count_add(&database->row_bytes_written, bytes);
+    if (database->logged)
+        count_logged(database, rows, count);
     return EMBTIER_OK;
 }

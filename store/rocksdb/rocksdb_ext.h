@@ -119,17 +119,22 @@ void rocksdb_ext_activity_compactions(const struct rocksdb_ext_activity *activit
                                       uint32_t *ret_running_shards, uint32_t *ret_peak_shards,
                                       uint64_t *ret_completed);
 
-/* Bytes of table files, by cause. */
+/* Bytes of table files, by cause, and of logs. */
 struct rocksdb_ext_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
     uint64_t import_bytes; /* files made elsewhere and ingested */
+    uint64_t log_bytes;    /* as rocksdb_ext_activity_add_log() got them */
 };
 /* Returns the bytes for the rows of one table, or of all present and past tables. A file's bytes,
  * metadata included, are shared out over its tables by the bytes of their rows. */
 #define ROCKSDB_EXT_ALL_TABLES UINT32_MAX
 void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
                                   struct rocksdb_ext_written *ret_written);
+/* Counts rows of a table, keys and heads included, that a log has taken. The log's own heads, and
+ * pages that it writes again as they fill, belong to no table. */
+void rocksdb_ext_activity_add_log(struct rocksdb_ext_activity *activity, uint32_t table_id,
+                                  uint64_t bytes);
 /* Forgets the bytes of one table, which stay in the sum of all. No file has rows of it any more. */
 void rocksdb_ext_activity_forget(struct rocksdb_ext_activity *activity, uint32_t table_id);
 /* Makes databases opened with @options or a copy note in each table file the tables of its rows,

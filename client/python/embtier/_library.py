@@ -102,6 +102,14 @@ class TableInfo(Record):
         ("read_lookup_rows", U64),
         ("lookup_ns", U64),
         ("import_bytes", U64),
+        ("log_bytes", U64),
+        ("initial_bytes", U64),
+        ("history_ms", U64),
+        ("history_bytes", U64),
+        ("daily_bytes_now", Double),
+        ("daily_bytes_hour", Double),
+        ("daily_bytes_day", Double),
+        ("daily_bytes_week", Double),
     ]
 
 

@@ -76,6 +76,7 @@ struct table {
 
     /* Counters, for the metrics; relaxed. */
     _Atomic uint64_t updated_rows;     /* by SET; a row counts each time it is set */
+    _Atomic uint64_t initial_bytes;    /* flushed while it was made with all its rows */
     _Atomic uint64_t rows_initialised; /* first touches: made by the generator instead of read */
     struct table_counts *counts;       /* by lane (table_counts.h) */
 };

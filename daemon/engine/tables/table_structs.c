@@ -149,6 +149,7 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     table->logged = spec->durability != EMBTIER_DURABILITY_REPLAY;
     atomic_store(&table->step, spec->step);
     atomic_store(&table->updated_rows, 0);
+    atomic_store(&table->initial_bytes, 0);
     atomic_store(&table->rows_initialised, 0);
     memset(table->counts, 0, tables->lane_count * sizeof(*table->counts));
     atomic_store(&table->table_id, table_id);

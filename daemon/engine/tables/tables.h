@@ -106,6 +106,14 @@ struct table_lookups {
     uint64_t lane_ns;     /* estimate of the time that all lanes spent on them, without reads */
 };
 
+/* Bytes a day that go to SSD for a table. The tables themselves do not know them: zero, until the
+ * caller fills them in. */
+struct table_rates {
+    bool is_known;
+    double now, hour, day, week;
+    uint64_t history_ms, history_bytes;
+};
+
 /* A table, as a client is told of it. */
 struct table_info {
     uint64_t handle;
@@ -115,6 +123,8 @@ struct table_info {
     uint64_t updated_rows; /* since the start, as are the next two */
     struct table_lookups lookups;
     struct store_written written;
+    uint64_t initial_bytes; /* of these: flushed while the table was made with all its rows */
+    struct table_rates rates;
 };
 
 /* Makes a table. BUSY: the user @owner has as many tables as it may. */

@@ -30,7 +30,16 @@ static void fill_initial(const struct table *table, const uint64_t *ids, uint32_
     init_rows(&table->spec, ids, count, rows);
 }
 
-static enum embtier_err write_eager_rows(struct tables *tables, const struct table *table,
+/* Nobody else has written rows of the table, and the writer has flushed them. */
+static void count_initial(const struct tables *tables, struct table *table)
+{
+    struct store_written written;
+
+    store_written(tables->store, atomic_load(&table->table_id), &written);
+    atomic_store_explicit(&table->initial_bytes, written.flush_bytes, memory_order_relaxed);
+}
+
+static enum embtier_err write_eager_rows(struct tables *tables, struct table *table,
                                          const struct progress_sink *progress, struct err_msg *msg)
 {
     _cleanup_(row_writer_freep) struct row_writer *writer = NULL;
@@ -49,7 +58,9 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
         if (id % PROGRESS_ROWS == 0)
             TRY(progress_tell(progress, id, table->spec.rows, "rows", msg));
     }
-    return row_writer_end(writer, msg);
+    TRY(row_writer_end(writer, msg));
+    count_initial(tables, table);
+    return EMBTIER_OK;
 }
 
 /* A table's number of rows, or "unbounded", in a buffer of the caller's statement. */

@@ -32,6 +32,7 @@ struct table_info tables_info_of(const struct tables *tables, struct table *tabl
         .spec = table->spec,
         .updated_rows = atomic_load_explicit(&table->updated_rows, memory_order_relaxed),
         .lookups = add_up_lookups(tables, table),
+        .initial_bytes = atomic_load_explicit(&table->initial_bytes, memory_order_relaxed),
     };
 
     info.spec.step = atomic_load(&table->step);

@@ -10,6 +10,17 @@
 #include "proto/control.pb-c.h"
 #include "proto/table_spec_wire.h"
 
+static void rates_to_wire(const struct table_rates *rates, Embtier__TableInfo *table)
+{
+    table->has_rates = rates->is_known;
+    table->daily_bytes_now = rates->now;
+    table->daily_bytes_hour = rates->hour;
+    table->daily_bytes_day = rates->day;
+    table->daily_bytes_week = rates->week;
+    table->history_ms = rates->history_ms;
+    table->history_bytes = rates->history_bytes;
+}
+
 void table_info_to_wire(const struct table_info *info, Embtier__TableSpec *spec,
                         Embtier__TableInfo *ret_table)
 {
@@ -26,6 +37,9 @@ void table_info_to_wire(const struct table_info *info, Embtier__TableSpec *spec,
     ret_table->flush_bytes = info->written.flush_bytes;
     ret_table->compaction_bytes = info->written.compaction_bytes;
     ret_table->import_bytes = info->written.import_bytes;
+    ret_table->log_bytes = info->written.log_bytes;
+    ret_table->initial_bytes = info->initial_bytes;
+    rates_to_wire(&info->rates, ret_table);
     ret_table->lookup_rows = info->lookups.rows;
     ret_table->missed_lookup_rows = info->lookups.missed_rows;
     ret_table->read_lookup_rows = info->lookups.read_rows;

@@ -185,6 +185,13 @@ void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, u
     *ret_written = found == activity->rep->written.end() ? rocksdb_ext_written{} : found->second;
 }
 
+void rocksdb_ext_activity_add_log(struct rocksdb_ext_activity *activity, uint32_t table_id,
+                                  uint64_t bytes)
+{
+    std::lock_guard<std::mutex> lock(activity->rep->mutex);
+    activity->rep->written[table_id].log_bytes += bytes;
+}
+
 void rocksdb_ext_activity_forget(struct rocksdb_ext_activity *activity, uint32_t table_id)
 {
     std::lock_guard<std::mutex> lock(activity->rep->mutex);

@@ -49,6 +49,7 @@ static void take_device(const struct embtier_status *before, const struct embtie
         .server_bytes = since(before, now, "device_server_bytes", name),
         .history_seconds = status_figure(now, "device_history_seconds", name),
         .history_bytes = status_figure(now, "device_history_bytes", name),
+        .now_bytes = status_figure(now, "device_daily_bytes_now", name),
         .daily_bytes = { status_figure(now, "device_daily_bytes_hour", name),
                          status_figure(now, "device_daily_bytes_day", name),
                          status_figure(now, "device_daily_bytes_week", name) },
@@ -64,15 +65,17 @@ static void add_up(const struct embtier_status *now, struct device_reports *repo
 
     reports->history_seconds = status_figure(now, "server_history_seconds", "");
     reports->history_bytes = status_figure(now, "server_history_bytes", "");
+    reports->now_bytes = status_figure(now, "server_daily_bytes", "now");
     for (size_t w = 0; w < LIFE_WINDOWS; w++)
         reports->daily_bytes[w] = status_figure(now, "server_daily_bytes", words[w]);
     if (reports->count == 0)
         return;
-    reports->history_bytes = 0;
+    reports->history_bytes = reports->now_bytes = 0;
     memset(reports->daily_bytes, 0, sizeof(reports->daily_bytes));
     for (size_t i = 0; i < reports->count; i++) {
         reports->has_uncounted = reports->has_uncounted || !reports->items[i].is_counted;
         reports->history_bytes += reports->items[i].history_bytes;
+        reports->now_bytes += reports->items[i].now_bytes;
         reports->history_seconds =
             fmin(reports->history_seconds, reports->items[i].history_seconds);
         for (size_t w = 0; w < LIFE_WINDOWS; w++)

@@ -22,6 +22,7 @@ struct device_report {
     double written_bytes; /* by all, in the time of the report */
     double server_bytes;
     double history_seconds, history_bytes;
+    double now_bytes; /* a day, at the rate of the last ten minutes */
     double daily_bytes[LIFE_WINDOWS];
     bool is_over;           /* endurance.max_dwpd */
     bool is_held;           /* write-back to it */
@@ -35,6 +36,7 @@ struct device_reports {
     struct device_report *items;
     size_t count;
     /* Those of all devices; of the server if there are none. */
+    double now_bytes;
     double daily_bytes[LIFE_WINDOWS];
     double history_seconds, history_bytes;
     bool has_uncounted;      /* a device that the kernel does not count */
@@ -68,7 +70,7 @@ MUST_CHECK bool device_reports_print(const struct device_reports *reports);
 /* NULL: out of memory. */
 struct json_t *device_reports_to_json(const struct device_reports *reports);
 struct json_t *life_to_json(const struct life *life);
-/* {hour, day, week} */
-struct json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS]);
+/* {now, hour, day, week} */
+struct json_t *daily_to_json(double now_bytes, const double daily_bytes[LIFE_WINDOWS]);
 
 #endif

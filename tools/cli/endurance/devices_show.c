@@ -33,7 +33,8 @@ static bool add_device(struct text_table *text, const struct device_report *repo
     const double dwpd = device_report_dwpd(report);
     bool ok = text_table_add(text, "%s", TEXT_SHOWN(report->name)) &&
               add_bytes(text, report->capacity_bytes) && add_bytes(text, report->written_bytes) &&
-              add_bytes(text, report->server_bytes) && add_bytes(text, others_bytes(report));
+              add_bytes(text, report->server_bytes) && add_bytes(text, others_bytes(report)) &&
+              add_bytes(text, report->now_bytes);
 
     for (size_t w = 0; ok && w < LIFE_WINDOWS; w++)
         ok = add_bytes(text, report->daily_bytes[w]);
@@ -42,10 +43,10 @@ static bool add_device(struct text_table *text, const struct device_report *repo
 
 static bool print_table(const struct device_reports *reports)
 {
-    static const char *const titles[] = { "device",     "capacity",    "written",
-                                          "by server",  "by others",   "a day: hour",
-                                          "a day: day", "a day: week", "DWPD" };
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrrrrrrr");
+    static const char *const titles[] = { "device",      "capacity",   "written",     "by server",
+                                          "by others",   "a day: now", "a day: hour", "a day: day",
+                                          "a day: week", "DWPD" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrrrrrrrr");
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -160,10 +161,11 @@ json_t *life_to_json(const struct life *life)
         "most_years", cli_json_number(life->most_years));
 }
 
-json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS])
+json_t *daily_to_json(double now_bytes, const double daily_bytes[LIFE_WINDOWS])
 {
-    return json_pack("{s:o, s:o, s:o}", "hour", cli_json_number(daily_bytes[0]), "day",
-                     cli_json_number(daily_bytes[1]), "week", cli_json_number(daily_bytes[2]));
+    return json_pack("{s:o, s:o, s:o, s:o}", "now", cli_json_number(now_bytes), "hour",
+                     cli_json_number(daily_bytes[0]), "day", cli_json_number(daily_bytes[1]),
+                     "week", cli_json_number(daily_bytes[2]));
 }
 
 static json_t *device_to_json(const struct device_report *report)
@@ -173,8 +175,9 @@ static json_t *device_to_json(const struct device_report *report)
         cli_json_text(report->name), "capacity_bytes", cli_json_number(report->capacity_bytes),
         "counted", report->is_counted, "written_bytes", cli_json_number(report->written_bytes),
         "server_bytes", cli_json_number(report->server_bytes), "others_bytes",
-        cli_json_number(others_bytes(report)), "daily_bytes", daily_to_json(report->daily_bytes),
-        "drive_writes_per_day", cli_json_number(device_report_dwpd(report)), "history_seconds",
+        cli_json_number(others_bytes(report)), "daily_bytes",
+        daily_to_json(report->now_bytes, report->daily_bytes), "drive_writes_per_day",
+        cli_json_number(device_report_dwpd(report)), "history_seconds",
         cli_json_number(report->history_seconds), "history_bytes",
         cli_json_number(report->history_bytes), "max_dwpd_exceeded", report->is_over,
         "write_back_held", report->is_held, "life", life_to_json(&report->life), "health",

@@ -9,7 +9,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +17,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/endurance/devices.h"
 #include "tools/cli/endurance/sample.h"
+#include "tools/cli/endurance/tables.h"
 #include "tools/cli/number.h"
 #include "tools/cli/text_table.h"
 
@@ -28,14 +28,6 @@
 
 #define YOUNG "not known yet: rates need a history of an hour"
 
-struct writes {
-    char name[EMBTIER_TABLE_NAME_MAX + 1];
-    double updated_rows;
-    double updated_bytes;
-    double flush_bytes;
-    double compaction_bytes;
-};
-
 struct cause {
     const char *name;
     double bytes;
@@ -44,10 +36,7 @@ struct cause {
 struct report {
     double uptime_s;
     double seconds; /* time in which everything below was counted */
-    struct writes *tables;
-    size_t table_count;
-    struct writes dropped; /* of tables that are gone, and of none */
-    struct writes all;
+    struct table_rows rows;
     struct cause causes[CAUSES_MAX];
     size_t cause_count;
     double bytes;            /* of all causes */
@@ -62,30 +51,10 @@ struct report {
 
 /* ---- Counting ---- */
 
-static struct writes writes_of(const struct embtier_table_info *info)
-{
-    struct writes writes = { .updated_rows = (double)info->updated_rows,
-                             .flush_bytes = (double)info->flush_bytes,
-                             .compaction_bytes = (double)info->compaction_bytes };
-
-    snprintf(writes.name, sizeof(writes.name), "%s", info->name);
-    writes.updated_bytes =
-        writes.updated_rows * ((double)info->weight_bytes + (double)info->state_bytes);
-    return writes;
-}
-
-static void writes_add(struct writes *sum, const struct writes *writes, double sign)
-{
-    sum->updated_rows += sign * writes->updated_rows;
-    sum->updated_bytes += sign * writes->updated_bytes;
-    sum->flush_bytes += sign * writes->flush_bytes;
-    sum->compaction_bytes += sign * writes->compaction_bytes;
-}
-
 static void report_clear(struct report *report)
 {
     device_reports_clear(&report->devices);
-    free(report->tables);
+    table_rows_clear(&report->rows);
 }
 
 /* Fills in devices, their health, and how long they last. False: out of memory. */
@@ -99,52 +68,36 @@ static bool add_devices(const struct endurance_sample *before, const struct endu
                                     report->rated_bytes > 0 ? report->rated_bytes : (double)NAN);
 }
 
-/* @before may be empty; then everything since the start counts. */
-static bool report_make(const struct endurance_sample *before, const struct endurance_sample *now,
-                        bool is_here, struct report *ret_report)
+static void take_causes(const struct endurance_sample *before, const struct endurance_sample *now,
+                        struct report *report)
 {
-    struct report report = { .table_count = embtier_table_list_count(now->tables) };
-
-    report.tables = calloc(report.table_count + 1, sizeof(*report.tables));
-    if (!report.tables)
-        return false;
-    report.uptime_s = (double)embtier_status_uptime_ms(now->status) / 1000;
-    report.seconds = report.uptime_s;
-    if (before->status)
-        report.seconds -= (double)embtier_status_uptime_ms(before->status) / 1000;
-    report.has_rates = before->status || report.seconds >= ENDURANCE_RATES_S;
-    for (size_t i = 0; i < report.table_count; i++) {
-        const struct embtier_table_info *const info = embtier_table_list_at(now->tables, i);
-        const struct embtier_table_info *const old = endurance_sample_table(before, info->table_id);
-
-        report.tables[i] = writes_of(info);
-        if (old) {
-            const struct writes then = writes_of(old);
-
-            writes_add(&report.tables[i], &then, -1);
-        }
-        writes_add(&report.all, &report.tables[i], 1);
-    }
     for (size_t i = 0; i < embtier_status_count(now->status); i++) {
         const struct embtier_metric *const at = embtier_status_at(now->status, i);
         struct cause cause = { at->label_value, at->value };
 
-        if (strcmp(at->name, "store_written_bytes") != 0 || report.cause_count == CAUSES_MAX)
+        if (strcmp(at->name, "store_written_bytes") != 0 || report->cause_count == CAUSES_MAX)
             continue;
         cause.bytes -= endurance_figure(before->status, at->name, at->label_value);
-        report.causes[report.cause_count++] = cause;
-        report.bytes += cause.bytes;
+        report->causes[report->cause_count++] = cause;
+        report->bytes += cause.bytes;
         if (strcmp(cause.name, "tier_file") == 0)
-            report.tier_file_bytes = cause.bytes;
-        if (strcmp(cause.name, "flush") == 0)
-            report.dropped.flush_bytes = cause.bytes - report.all.flush_bytes;
-        if (strcmp(cause.name, "compaction") == 0)
-            report.dropped.compaction_bytes = cause.bytes - report.all.compaction_bytes;
+            report->tier_file_bytes = cause.bytes;
     }
-    report.dropped.updated_bytes = endurance_figure(now->status, "updated_bytes", "") -
-                                   endurance_figure(before->status, "updated_bytes", "") -
-                                   report.all.updated_bytes;
-    writes_add(&report.all, &report.dropped, 1);
+}
+
+/* @before may be empty; then everything since the start counts. */
+static bool report_make(const struct endurance_sample *before, const struct endurance_sample *now,
+                        bool is_here, struct report *ret_report)
+{
+    struct report report = { .uptime_s = (double)embtier_status_uptime_ms(now->status) / 1000 };
+
+    report.seconds = report.uptime_s;
+    if (before->status)
+        report.seconds -= (double)embtier_status_uptime_ms(before->status) / 1000;
+    report.has_rates = before->status || report.seconds >= ENDURANCE_RATES_S;
+    if (!table_rows_make(before, now, &report.rows))
+        return false;
+    take_causes(before, now, &report);
     report.stored_row_bytes = endurance_figure(now->status, "store_row_bytes_written", "") -
                               endurance_figure(before->status, "store_row_bytes_written", "");
     report.capacity_bytes = endurance_figure(now->status, "store_capacity_bytes", "");
@@ -159,11 +112,6 @@ static bool report_make(const struct endurance_sample *before, const struct endu
 }
 
 /* ---- Derived figures ---- */
-
-static double written_bytes(const struct writes *writes)
-{
-    return writes->flush_bytes + writes->compaction_bytes;
-}
 
 /* NAN: the divisor is 0. */
 static double ratio(double a, double b)
@@ -215,23 +163,14 @@ static bool life_ends(const struct life *life, struct number_text *ret_date)
 
 /* ---- Printing ---- */
 
-static json_t *writes_to_json(const struct writes *writes, const char *name)
-{
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "name", name, "updated_rows",
-                     cli_json_number(writes->updated_rows), "updated_bytes",
-                     cli_json_number(writes->updated_bytes), "flush_bytes",
-                     cli_json_number(writes->flush_bytes), "compaction_bytes",
-                     cli_json_number(writes->compaction_bytes), "write_amplification",
-                     cli_json_number(ratio(written_bytes(writes), writes->updated_bytes)));
-}
-
 static bool add_device_members(const struct report *report, json_t *json)
 {
     const struct device_reports *const devices = &report->devices;
     struct number_text ends;
 
     return json_object_set_new(json, "devices", device_reports_to_json(devices)) == 0 &&
-           json_object_set_new(json, "daily_bytes", daily_to_json(devices->daily_bytes)) == 0 &&
+           json_object_set_new(json, "daily_bytes",
+                               daily_to_json(devices->now_bytes, devices->daily_bytes)) == 0 &&
            json_object_set_new(json, "history_seconds",
                                cli_json_number(devices->history_seconds)) == 0 &&
            json_object_set_new(json, "life", life_to_json(&devices->life)) == 0 &&
@@ -250,9 +189,9 @@ static json_t *report_to_json(const struct report *report)
     json_t *const causes = json_object();
     bool ok = tables && causes;
 
-    for (size_t i = 0; ok && i < report->table_count; i++)
-        ok = json_array_append_new(tables,
-                                   writes_to_json(&report->tables[i], report->tables[i].name)) == 0;
+    for (size_t i = 0; ok && i < report->rows.count; i++)
+        ok = json_array_append_new(
+                 tables, writes_to_json(&report->rows.tables[i], report->rows.tables[i].name)) == 0;
     for (size_t i = 0; ok && i < report->cause_count; i++)
         ok = json_object_set_new(causes, report->causes[i].name,
                                  cli_json_number(report->causes[i].bytes)) == 0;
@@ -262,12 +201,13 @@ static json_t *report_to_json(const struct report *report)
         return NULL;
     }
     json = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "uptime_s", cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds),
-        "tables", tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
-        writes_to_json(&report->all, ""), "written_bytes_by_cause", causes, "written_bytes",
+        "tables", tables, "dropped_tables", writes_to_json(&report->rows.dropped, ""), "shared",
+        writes_to_json(&report->rows.shared, ""), "all_tables",
+        writes_to_json(&report->rows.all, ""), "written_bytes_by_cause", causes, "written_bytes",
         cli_json_number(report->bytes), "write_amplification",
-        cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "stored_row_bytes",
+        cli_json_number(ratio(report->bytes, report->rows.all.updated_bytes)), "stored_row_bytes",
         cli_json_number(report->stored_row_bytes), "store_amplification",
         cli_json_number(store_amplification(report)), "written_bytes_per_day",
         cli_json_number(bytes_a_day(report)), "capacity_bytes",
@@ -281,46 +221,6 @@ static json_t *report_to_json(const struct report *report)
         return NULL;
     }
     return json;
-}
-
-static bool add_ratio(struct text_table *text, double value)
-{
-    return isfinite(value) ? text_table_add(text, "%.2f", value) : text_table_add(text, "-");
-}
-
-static bool add_writes(struct text_table *text, const struct report *report,
-                       const struct writes *writes, const char *name)
-{
-    const double per_day =
-        report->has_rates ? ratio(written_bytes(writes) * DAY_S, report->seconds) : (double)NAN;
-    struct number_text a, b, c, d, e;
-
-    return text_table_add(text, "%s", name) &&
-           text_table_add(text, "%s", number_count(&a, writes->updated_rows)) &&
-           text_table_add(text, "%s", number_bytes(&b, writes->updated_bytes)) &&
-           text_table_add(text, "%s", number_bytes(&c, writes->flush_bytes)) &&
-           text_table_add(text, "%s", number_bytes(&d, writes->compaction_bytes)) &&
-           add_ratio(text, ratio(written_bytes(writes), writes->updated_bytes)) &&
-           text_table_add(text, "%s", isfinite(per_day) ? number_bytes(&e, per_day) : "-");
-}
-
-static bool print_tables(const struct report *report)
-{
-    static const char *const titles[] = { "table",     "updated rows",  "updated", "flushed",
-                                          "compacted", "amplification", "a day" };
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrrrrr");
-    bool ok = text != NULL;
-
-    for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
-        ok = text_table_add(text, "%s", titles[i]);
-    for (size_t i = 0; ok && i < report->table_count; i++)
-        ok = add_writes(text, report, &report->tables[i], report->tables[i].name);
-    if (ok && written_bytes(&report->dropped) > 0)
-        ok = add_writes(text, report, &report->dropped, "(other)");
-    ok = ok && add_writes(text, report, &report->all, "(all)");
-    if (ok)
-        text_table_print(text, 0, stdout);
-    return ok;
 }
 
 static bool print_causes(const struct report *report)
@@ -356,8 +256,8 @@ static void print_drives(const struct report *report)
                                 "--interval measures from now on"
            : isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report))
                                            : "-");
-    print_amplification("write amplification   ", ratio(report->bytes, report->all.updated_bytes),
-                        "updated");
+    print_amplification("write amplification   ",
+                        ratio(report->bytes, report->rows.all.updated_bytes), "updated");
     print_amplification("store amplification   ", store_amplification(report),
                         "of a row written back");
     printf("capacity              %s\n", number_bytes(&bytes, report->capacity_bytes));
@@ -391,6 +291,8 @@ static void print_history(const struct report *report)
            devices->count > 0 ? "written a day to all devices, by all programs"
                               : "written a day by the server",
            number_duration(&age, isnan(devices->history_seconds) ? 0 : devices->history_seconds));
+    if (!isnan(devices->now_bytes))
+        printf("  in the %-12s %s\n", "last 10 min", number_bytes(&bytes, devices->now_bytes));
     for (size_t w = 0; w < LIFE_WINDOWS; w++)
         if (!isnan(devices->daily_bytes[w]))
             printf("  in the %-12s %s\n", titles[w], number_bytes(&bytes, devices->daily_bytes[w]));
@@ -430,7 +332,8 @@ static int print_report(const struct report *report, bool is_interval)
     printf("embtierd is up %s; counted %s%s\n\n", number_duration(&uptime, report->uptime_s),
            is_interval ? "in the last " : "since its start",
            is_interval ? number_duration(&seconds, report->seconds) : "");
-    if (!print_tables(report) || putchar('\n') == EOF || !print_causes(report))
+    if (!table_rows_print(&report->rows, report->has_rates, report->seconds) ||
+        putchar('\n') == EOF || !print_causes(report))
         return cli_fail(EMBTIER_NO_MEMORY, "");
     putchar('\n');
     if (!device_reports_print(&report->devices))
@@ -439,6 +342,8 @@ static int print_report(const struct report *report, bool is_interval)
     print_drives(report);
     print_history(report);
     print_life(report);
+    if (!table_rows_print_rates(&report->rows))
+        return cli_fail(EMBTIER_NO_MEMORY, "");
     return EXIT_DONE;
 }
 
@@ -451,29 +356,38 @@ void help_endurance(FILE *out)
         "Amplification: bytes written to SSD per byte that clients updated. Store amplification:\n"
         "the same per byte of the rows that the server wrote back, which a cache makes fewer; it\n"
         "is ssd.write_amplification of a machine's file. The drives' capacity and rating come\n"
-        "from the server's configuration (endurance.*). (other), or dropped_tables: tables that\n"
-        "are gone, and bytes of files that belong to none.\n"
+        "from the server's configuration (endurance.*).\n"
+        "\n"
+        "Tables: an eager table was made with its first values (initial_bytes), a part of\n"
+        "flush_bytes. The row (other), dropped_tables, is for tables that are gone, and for files\n"
+        "that belong to none. The row (shared) is for all that no table can be charged with: blob\n"
+        "files, checkpoints, a tier's file, catalogs, and logs but for the rows in them. All rows\n"
+        "together are all that the server wrote.\n"
         "\n"
         "Devices: those beneath the data directories and the tiers' files, with the bytes that\n"
         "all programs wrote since the server's start, the server's part, and the others'. Rates\n"
-        "of the last hour, day and week outlive the server. Without --interval, rates need an\n"
-        "hour. NVMe drives are asked for their health: this needs CAP_SYS_ADMIN, so run the\n"
-        "command as root on the server's machine. Life left: of the drive that wears out first,\n"
-        "by its share of the rating and what it reports, at these rates.\n"
+        "of the last ten minutes, hour, day and week outlive the server. Without --interval, "
+        "other\n"
+        "rates need an hour. NVMe drives are asked for their health: this needs CAP_SYS_ADMIN, so\n"
+        "run the command as root on the server's machine. Life left: of the drive that wears out\n"
+        "first, by its share of the rating and what it reports, at these rates.\n"
         "\n"
         "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
-        "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
+        "flush_bytes, initial_bytes, compaction_bytes, log_bytes, import_bytes, other_bytes,\n"
+        "written_bytes, write_amplification, daily_bytes: {now, hour, day, week},\n"
+        "history_seconds, history_bytes}], dropped_tables, shared, all_tables,\n"
         "written_bytes_by_cause, written_bytes, write_amplification, stored_row_bytes,\n"
         "store_amplification, written_bytes_per_day, capacity_bytes, drive_writes_per_day,\n"
         "rated_written_bytes, rated_drive_writes_per_day, rated_life_years, devices: [{name,\n"
         "capacity_bytes, counted, written_bytes, server_bytes, others_bytes, daily_bytes:\n"
-        "{hour, day, week}, drive_writes_per_day, history_seconds, history_bytes,\n"
+        "{now, hour, day, week}, drive_writes_per_day, history_seconds, history_bytes,\n"
         "max_dwpd_exceeded, write_back_held, life: {written_bytes, counted_by_drives,\n"
         "left_bytes, years, least_years, most_years}, health: {device, failing, warnings,\n"
         "critical_warnings, used_percent, spare_percent, spare_threshold_percent,\n"
         "written_units, written_bytes, media_written_bytes, drive_amplification, media_errors,\n"
         "temperature_celsius, power_on_hours, unsafe_shutdowns}, health_error}],\n"
-        "daily_bytes: {hour, day, week}, history_seconds, life: {...}, life_device, life_ends};\n"
+        "daily_bytes: {now, hour, day, week}, history_seconds, life: {...}, life_device, "
+        "life_ends};\n"
         "an unknown value is null.\n",
         out);
 }

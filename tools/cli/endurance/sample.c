@@ -54,7 +54,8 @@ static bool has_fallen(const struct embtier_table_info *then, const struct embti
     return now->lookup_rows < then->lookup_rows ||
            now->missed_lookup_rows < then->missed_lookup_rows ||
            now->updated_rows < then->updated_rows || now->flush_bytes < then->flush_bytes ||
-           now->compaction_bytes < then->compaction_bytes;
+           now->compaction_bytes < then->compaction_bytes || now->log_bytes < then->log_bytes ||
+           now->import_bytes < then->import_bytes;
 }
 
 enum embtier_err endurance_sample_check(const struct endurance_sample *before,

@@ -76,16 +76,16 @@ static json_t *tables_to_json(const struct overview *overview)
         const bool is_unbounded = table->rows == 0;
 
         array = append(
-            array,
-            json_pack(
-                "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "name", cli_json_text(table->name),
-                "rows", is_unbounded ? json_null() : cli_json_u64(table->rows), "dim",
-                (json_int_t)table->dim, "bytes",
-                is_unbounded ? json_null() : cli_json_u64(overview_table_bytes(table)),
-                "lookup_rows", cli_json_u64(table->lookup_rows), "missed_lookup_rows",
-                cli_json_u64(table->missed_lookup_rows), "updated_rows",
-                cli_json_u64(table->updated_rows), "written_bytes",
-                cli_json_u64(table->flush_bytes + table->compaction_bytes + table->import_bytes)));
+            array, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
+                             cli_json_text(table->name), "rows",
+                             is_unbounded ? json_null() : cli_json_u64(table->rows), "dim",
+                             (json_int_t)table->dim, "bytes",
+                             is_unbounded ? json_null() : cli_json_u64(overview_table_bytes(table)),
+                             "lookup_rows", cli_json_u64(table->lookup_rows), "missed_lookup_rows",
+                             cli_json_u64(table->missed_lookup_rows), "updated_rows",
+                             cli_json_u64(table->updated_rows), "written_bytes",
+                             cli_json_u64(table->flush_bytes + table->compaction_bytes +
+                                          table->log_bytes + table->import_bytes)));
     }
     return array;
 }

@@ -374,13 +374,14 @@ static bool add_table(struct text_table *text, const struct embtier_table_info *
     const bool is_unbounded = table->rows == 0;
     struct name_text name;
 
-    return ADD_CELLS(
-        text, name_text(&name, table->name, all),
-        is_unbounded ? "any" : SHOWN_COUNT((double)table->rows), SHOWN_COUNT((double)table->dim),
-        is_unbounded ? "-" : SHOWN_BYTES((double)overview_table_bytes(table)), SHOWN_COUNT(lookups),
-        SHOWN_SHARE(lookups > 0 ? hits / lookups : (double)NAN),
-        SHOWN_COUNT((double)table->updated_rows),
-        SHOWN_BYTES((double)(table->flush_bytes + table->compaction_bytes + table->import_bytes)));
+    return ADD_CELLS(text, name_text(&name, table->name, all),
+                     is_unbounded ? "any" : SHOWN_COUNT((double)table->rows),
+                     SHOWN_COUNT((double)table->dim),
+                     is_unbounded ? "-" : SHOWN_BYTES((double)overview_table_bytes(table)),
+                     SHOWN_COUNT(lookups), SHOWN_SHARE(lookups > 0 ? hits / lookups : (double)NAN),
+                     SHOWN_COUNT((double)table->updated_rows),
+                     SHOWN_BYTES((double)(table->flush_bytes + table->compaction_bytes +
+                                          table->log_bytes + table->import_bytes)));
 }
 
 static bool make_tables(const struct overview *overview, const struct screen_opts *opts,

@@ -265,7 +265,7 @@ struct table_rates {
 
 static double written_bytes(const struct embtier_table_info *table)
 {
-    return (double)table->flush_bytes + (double)table->compaction_bytes +
+    return (double)table->flush_bytes + (double)table->compaction_bytes + (double)table->log_bytes +
            (double)table->import_bytes;
 }
 

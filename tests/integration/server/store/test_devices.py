@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import CLI, Daemon
+from histories import write_summed
 
 DIM = 128
 ROWS = 20_000
@@ -66,22 +67,12 @@ def wait_for(look, condition):
     return answer
 
 
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def change_history(path: Path, change) -> None:
     """Rewrites a history with another content, and its checksum."""
     content = json.loads(path.read_text())
     for item in content["histories"]:
         change(item["history"])
-    text = json.dumps({"crc32c": "0" * 8, **{key: value for key, value in content.items() if key != "crc32c"}})
-    path.write_text(text.replace("0" * 8, f"{crc32c(text.encode()):08x}", 1))
+    write_summed(path, content)
 
 
 def make_older(daemon, seconds: int) -> None:

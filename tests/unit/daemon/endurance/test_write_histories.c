@@ -84,7 +84,7 @@ static void test_histories_are_read_as_they_were_written(void **state)
     assert_true(write_histories_load(root, NOW + HOUR, &loaded));
     assert_int_equal(loaded.count, 2);
     assert_string_equal(loaded.boot.text, "boot-1");
-    assert_int_equal(get(&loaded, "server", false)->history.total_bytes, 12345);
+    assert_int_equal(get(&loaded, "server", false)->history.past.total_bytes, 12345);
     device = get(&loaded, "eui.0025388b11b2a1e7", false);
     assert_int_equal(device->counter, 987654321);
     assert_true(device->is_over && device->is_held);

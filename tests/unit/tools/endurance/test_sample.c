@@ -86,7 +86,9 @@ static enum embtier_err check(uint64_t uptime_ms, const struct embtier_table_inf
                                         .missed_lookup_rows = 5,
                                         .updated_rows = 5,
                                         .flush_bytes = 5,
-                                        .compaction_bytes = 5 } };
+                                        .compaction_bytes = 5,
+                                        .log_bytes = 5,
+                                        .import_bytes = 5 } };
     struct embtier_table_list fresh = { *info };
     struct err_msg msg = { { 0 } };
     const enum embtier_err err =
@@ -105,9 +107,11 @@ static void test_counts_only_grow_until_a_restart(void **state)
                                              .missed_lookup_rows = 5,
                                              .updated_rows = 6,
                                              .flush_bytes = 5,
-                                             .compaction_bytes = 9 };
+                                             .compaction_bytes = 9,
+                                             .log_bytes = 5,
+                                             .import_bytes = 5 };
     const struct embtier_table_info other = { .table_id = 8 };
-    struct embtier_table_info fallen[5] = { same, same, same, same, same };
+    struct embtier_table_info fallen[7] = { same, same, same, same, same, same, same };
 
     (void)state;
     assert_int_equal(check(2000, &same), EMBTIER_OK);
@@ -118,6 +122,8 @@ static void test_counts_only_grow_until_a_restart(void **state)
     fallen[2].updated_rows = 4;
     fallen[3].flush_bytes = 4;
     fallen[4].compaction_bytes = 4;
+    fallen[5].log_bytes = 4;
+    fallen[6].import_bytes = 4;
     for (size_t i = 0; i < ARRAY_LEN(fallen); i++)
         assert_int_equal(check(2000, &fallen[i]), EMBTIER_AGAIN);
 }
