@@ -41,6 +41,12 @@ struct embtier_compaction_database {
     uint32_t level0_files; /* files that are not merged yet */
     uint64_t pending_bytes; /* still to be compacted; RocksDB's estimate */
     uint64_t running;       /* compactions that run now */
+    /* Progress of the compactions that run; an older server does not report it: */
+    uint64_t done_bytes;   /* of their files', read so far */
+    uint64_t total_bytes;  /* of their files'; 0: not known */
+    uint64_t elapsed_ms;   /* of the oldest */
+    int has_remaining;     /* zero: the next one is not known yet */
+    uint64_t remaining_ms; /* of the slowest, at its speed so far */
 };
 struct embtier_compaction_list;
 /* Describes the server as a whole and each database, in the order of shards. */

@@ -45,6 +45,11 @@ static void fill_item(void *item, void *wire)
     to->level0_files = from->view.level0_files;
     to->pending_bytes = from->view.pending_bytes;
     to->running = from->view.running;
+    to->done_bytes = from->view.done_bytes;
+    to->total_bytes = from->view.total_bytes;
+    to->elapsed_ms = from->view.elapsed_ms;
+    to->has_remaining = from->view.has_remaining;
+    to->remaining_ms = from->view.remaining_ms;
 }
 
 /* Returns up to @most databases from @first on, malloced, or NULL. */

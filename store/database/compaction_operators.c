@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "base/macros.h"
 
 void compaction_scheduler_defer(struct compaction_scheduler *scheduler, bool deferred)
 {
@@ -94,12 +95,58 @@ static void await_round(struct compaction_scheduler *scheduler)
     (void)pthread_cond_timedwait(&scheduler->seen, &scheduler->mutex, &until);
 }
 
+/* Bytes of files that compactions have read. A compaction that has just ended may count twice for
+ * a moment. */
+static uint64_t read_bytes(const struct compaction_scheduler *scheduler)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        bytes += scheduler->views[i].compacted_bytes + scheduler->views[i].done_bytes;
+    return bytes;
+}
+
+/* Bytes of files that databases still have to read, by RocksDB's estimate, which leaves out those
+ * that compact now. */
+static uint64_t left_bytes(const struct compaction_scheduler *scheduler)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        const struct compaction_view *const view = &scheduler->views[i];
+
+        if (!has_caught_up(view))
+            bytes += view->pending_bytes + view->total_bytes - view->done_bytes;
+    }
+    return bytes;
+}
+
+/* Progress in MiB, that never goes back. While anything is left, the last MiB is not done. */
+struct catching_up {
+    uint64_t begin_bytes;
+    uint32_t done, total;
+};
+
+static void catching_up_look(struct catching_up *progress,
+                             const struct compaction_scheduler *scheduler, bool is_over)
+{
+    const uint64_t bytes = read_bytes(scheduler); /* one that failed may have taken its own back */
+    const uint64_t done_bytes = bytes - MIN(bytes, progress->begin_bytes);
+    const uint32_t done = (uint32_t)div_round_up(done_bytes, MIB);
+
+    progress->done = MAX(progress->done, done);
+    progress->total = progress->done + (uint32_t)div_round_up(left_bytes(scheduler), MIB);
+    if (!is_over)
+        progress->total = MAX(progress->total, progress->done + 1);
+}
+
 /* Locked, but not while @tell runs. The first round that counts has begun after the call. */
 static enum embtier_err catch_up(struct compaction_scheduler *scheduler, compaction_tell_fn *tell,
                                  void *context, struct err_msg *msg)
 {
     const uint64_t first = scheduler->rounds + 2;
-    uint32_t left = count_left(scheduler), total = left;
+    struct catching_up progress = { .begin_bytes = read_bytes(scheduler) };
+    uint32_t left;
     enum embtier_err err = EMBTIER_AGAIN;
 
     while (err == EMBTIER_AGAIN) {
@@ -108,9 +155,9 @@ static enum embtier_err catch_up(struct compaction_scheduler *scheduler, compact
         await_round(scheduler);
         if (scheduler->rounds >= first)
             err = caught_up(scheduler, &left, msg);
-        total = MAX(total, left);
+        catching_up_look(&progress, scheduler, err == EMBTIER_OK);
         pthread_mutex_unlock(&scheduler->mutex);
-        told = tell(context, total - left, total, err == EMBTIER_AGAIN ? msg : NULL);
+        told = tell(context, progress.done, progress.total, err == EMBTIER_AGAIN ? msg : NULL);
         pthread_mutex_lock(&scheduler->mutex);
         if (err == EMBTIER_AGAIN && told != EMBTIER_OK)
             err = told;

@@ -27,15 +27,34 @@ struct rewrite {
     /* The piece in work; written by the caller before the thread begins, and by the thread up to
      * @is_over. */
     uint32_t database, range;
+    bool runs; /* the caller's */
     _Atomic bool is_over;
     enum embtier_err err;
     struct err_msg msg;
 };
 
+/* Returns the bytes that the piece in work has read, at most its share. */
+static uint64_t piece_bytes(const struct rewrite *rewrite)
+{
+    struct compaction_scheduler *const scheduler = rewrite->scheduler;
+    const struct database_ranges *const ranges = &rewrite->ranges[rewrite->database];
+    uint64_t bytes;
+
+    if (!rewrite->runs)
+        return 0;
+    pthread_mutex_lock(&scheduler->mutex);
+    bytes = scheduler->views[rewrite->database].done_bytes;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return MIN(bytes, ranges->bytes / (ranges->cut_count + 1));
+}
+
+/* A piece that is begun anew goes back. */
 static enum embtier_err tell(const struct rewrite *rewrite, struct err_msg *msg)
 {
-    return rewrite->tell(rewrite->context, (uint32_t)(rewrite->done_bytes / MIB),
-                         (uint32_t)(rewrite->total_bytes / MIB), msg);
+    const uint64_t done_bytes = rewrite->done_bytes + piece_bytes(rewrite);
+
+    return rewrite->tell(rewrite->context, (uint32_t)div_round_up(done_bytes, MIB),
+                         (uint32_t)div_round_up(rewrite->total_bytes, MIB), msg);
 }
 
 /* Waits for the next round, or a little. */
@@ -113,6 +132,7 @@ static enum embtier_err run_piece(struct rewrite *rewrite, uint32_t device, stru
     errnum = pthread_create(&thread, NULL, piece_main, rewrite);
     if (errnum != 0)
         return err_set_errno(msg, errnum, "starting a compaction");
+    rewrite->runs = true;
     while (!atomic_load(&rewrite->is_over)) {
         if (ended == EMBTIER_OK)
             ended = tell(rewrite, msg);
@@ -123,6 +143,7 @@ static enum embtier_err run_piece(struct rewrite *rewrite, uint32_t device, stru
         await(rewrite->scheduler);
     }
     pthread_join(thread, NULL);
+    rewrite->runs = false;
     if (ended != EMBTIER_OK && ended != EMBTIER_AGAIN)
         return ended;
     if (rewrite->err == EMBTIER_CANCELLED && ended == EMBTIER_AGAIN)

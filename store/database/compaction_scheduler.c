@@ -371,11 +371,14 @@ static enum compaction_state state_of(const struct compaction_scheduler *schedul
 static struct compaction_view view_of(const struct compaction_scheduler *scheduler,
                                       const struct entry *entry, uint64_t now_ns)
 {
-    return (struct compaction_view){ .state = state_of(scheduler, entry, now_ns),
-                                     .is_urgent = is_near_limit(entry),
-                                     .level0_files = entry->debt.level0_files,
-                                     .pending_bytes = entry->debt.pending_bytes,
-                                     .running = entry->debt.running };
+    struct compaction_view view = entry->progress;
+
+    view.state = state_of(scheduler, entry, now_ns);
+    view.is_urgent = is_near_limit(entry);
+    view.level0_files = entry->debt.level0_files;
+    view.pending_bytes = entry->debt.pending_bytes;
+    view.running = entry->debt.running;
+    return view;
 }
 
 static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
@@ -428,6 +431,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
     round_give_out(scheduler, now_ns);
+    compaction_look_at_progress(scheduler);
     round_end(scheduler, now_ns);
 }
 

@@ -94,9 +94,10 @@ const char *compaction_scheduler_path(const struct compaction_scheduler *schedul
                                       uint32_t database);
 
 /* Has each database that is due compact until it is not, although compaction may be put off, and
- * waits for that. Calls @tell(@context, done, total) with numbers of databases about ten times a
- * second, and ends with its error if it returns one. Ends with NO_SPACE if there is no space to
- * compact, and with IO if a database has failed. One call at a time, from any thread. */
+ * waits for that. Calls @tell(@context, done, total) about ten times a second, with MiB of files
+ * that compactions have read and are to read, and ends with its error if it returns one. Ends with
+ * NO_SPACE if there is no space to compact, and with IO if a database has failed. One call at a
+ * time, from any thread. */
 typedef enum embtier_err compaction_tell_fn(void *context, uint32_t done, uint32_t total,
                                             struct err_msg *msg);
 MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_scheduler *scheduler,
@@ -106,7 +107,7 @@ MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_sche
 /* Rewrites all files of all databases, one database after the other, those that are added meanwhile
  * last, although compaction may be put
  * off. Clients write meanwhile. A piece of a database takes a slot, and gives it back as soon as an
- * urgent database of the device waits; the piece is then begun anew. @tell as above, in MiB. Errors
+ * urgent database of the device waits; the piece is then begun anew. @tell as above. Errors
  * as above. One call at a time, from any thread. */
 MUST_CHECK enum embtier_err compaction_scheduler_rewrite(struct compaction_scheduler *scheduler,
                                                          compaction_tell_fn *tell, void *context,

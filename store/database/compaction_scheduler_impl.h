@@ -2,7 +2,8 @@
 /* compaction_scheduler_impl.h: declarations shared by the files of the scheduler.
  *
  * compaction_scheduler.c has the thread that gives out slots, compaction_operators.c what operators
- * ask for and are told, compaction_rewrite.c the rewriting of all files. */
+ * ask for and are told, compaction_progress.c how far compactions are, compaction_rewrite.c the
+ * rewriting of all files. */
 #ifndef EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
 #define EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
 
@@ -28,6 +29,7 @@ struct entry {
     uint32_t device;
     enum slot_state state;
     struct database_debt debt;
+    struct compaction_view progress; /* the fields of what runs */
     uint64_t idle_since_ns; /* since when it is ON and due, could run, and does not; 0: it is not */
     uint64_t sits_out_until_ns;
     bool found_nothing;  /* it sits out since RocksDB found nothing to compact; else it failed */
@@ -74,6 +76,8 @@ struct compaction_scheduler {
     struct compaction_view *views; /* of the last round */
 };
 
+/* Fills in the progress of each entry's compactions. Scheduler thread. */
+void compaction_look_at_progress(struct compaction_scheduler *scheduler);
 /* Locked. Without hours the time of day is not asked for, which would read the time zone. */
 uint32_t compaction_minutes_to_hours(const struct compaction_scheduler *scheduler);
 /* Returns when a round that begins now is over. */

@@ -52,6 +52,13 @@ struct compaction_view {
     uint32_t level0_files;
     uint64_t pending_bytes; /* an estimate by RocksDB */
     uint64_t running;       /* compactions */
+    /* Progress of the compactions that run: */
+    uint64_t done_bytes, total_bytes; /* of their files' */
+    uint64_t elapsed_ms;              /* of the oldest */
+    uint64_t remaining_ms;            /* of the slowest, at its speed so far */
+    bool has_remaining;
+    uint64_t
+        compacted_bytes; /* of files that compactions have read since the database was opened */
 };
 
 /* The whole. */

@@ -119,6 +119,8 @@ MUST_CHECK enum embtier_err database_rewrite(struct database *database,
                                              struct rocksdb_ext_stop *stop, struct err_msg *msg);
 /* Reads the debt. It also tells database_write() how near its limit the database is. */
 void database_poll_debt(struct database *database, struct database_debt *ret_debt);
+/* Returns the bytes of the files that compactions have read which have ended. */
+uint64_t database_compacted_bytes(struct database *database);
 MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,
                                                     struct err_msg *msg);
 /* Sets a number of the open database, and reads it back: INTERNAL, with both, if RocksDB has

@@ -41,6 +41,11 @@ void database_poll_debt(struct database *database, struct database_debt *ret_deb
     atomic_store_explicit(&database->pending_bytes, ret_debt->pending_bytes, memory_order_relaxed);
 }
 
+uint64_t database_compacted_bytes(struct database *database)
+{
+    return rocksdb_ext_watch_compacted(database->watch);
+}
+
 enum embtier_err database_set_compacting(struct database *database, bool on, struct err_msg *msg)
 {
     return rocksdb_err_take(rocksdb_ext_set_option(database->db, database->watch,

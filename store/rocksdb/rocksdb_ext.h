@@ -93,6 +93,19 @@ bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
 /* True if a compaction waits for a thread, as all threads for compactions are busy. */
 bool rocksdb_ext_compactions_wait(const rocksdb_options_t *options);
 
+/* A compaction that runs in a database that has a watch. */
+struct rocksdb_ext_compaction {
+    const char *path;     /* of the database; borrowed for the call */
+    uint64_t read_bytes;  /* so far, with indexes; RocksDB counts every thousand rows */
+    uint64_t input_bytes; /* of its files */
+    uint64_t elapsed_ms;
+};
+typedef void rocksdb_ext_compaction_fn(void *context,
+                                       const struct rocksdb_ext_compaction *compaction);
+/* Calls @tell for each compaction that runs in a database of the process. */
+void rocksdb_ext_each_compaction(const rocksdb_options_t *options, rocksdb_ext_compaction_fn *tell,
+                                 void *context);
+
 /* True if this process may use io_uring. */
 bool rocksdb_ext_io_uring_works(void);
 /* Makes the calling thread's ring now instead of at its first read. */
@@ -148,6 +161,8 @@ struct rocksdb_ext_watch;
 struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
                                                 rocksdb_options_t *options, const char *path);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
+/* Returns the bytes of the files that compactions have read which have ended. */
+uint64_t rocksdb_ext_watch_compacted(const struct rocksdb_ext_watch *watch);
 
 /* Returns the error of the first table file that cannot be opened, of a closed database at @path.
  * Malloced, and names the file; NULL if there is none. RocksDB blames the MANIFEST for such an

@@ -39,6 +39,11 @@ static struct embtier_compaction_database describe(const Embtier__CompactionData
         .level0_files = wire->level0_files,
         .pending_bytes = wire->pending_bytes,
         .running = wire->running,
+        .done_bytes = wire->done_bytes,
+        .total_bytes = wire->total_bytes,
+        .elapsed_ms = wire->elapsed_ms,
+        .has_remaining = wire->has_remaining,
+        .remaining_ms = wire->remaining_ms,
     };
 }
 

@@ -23,12 +23,6 @@ static struct compaction_run_job *of(const struct job *job)
 
 static enum embtier_err tell(void *progress, uint32_t done, uint32_t total, struct err_msg *msg)
 {
-    return progress_tell(progress, done, total, "databases", msg);
-}
-
-static enum embtier_err tell_mebibytes(void *progress, uint32_t done, uint32_t total,
-                                       struct err_msg *msg)
-{
     return progress_tell(progress, done, total, "MiB", msg);
 }
 
@@ -40,7 +34,7 @@ static enum embtier_err run(struct job *job, const struct job_parts *parts,
     struct compaction_facts facts;
 
     if (of(job)->is_full)
-        TRY(compaction_scheduler_rewrite(scheduler, tell_mebibytes, &sink, msg));
+        TRY(compaction_scheduler_rewrite(scheduler, tell, &sink, msg));
     else
         TRY(compaction_scheduler_catch_up(scheduler, tell, &sink, msg));
     compaction_scheduler_look(scheduler, &facts);

@@ -14,6 +14,7 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
+#include <rocksdb/thread_status.h>
 #include <rocksdb/version.h>
 #include <rocksdb/write_buffer_manager.h>
 
@@ -171,4 +172,28 @@ bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
 bool rocksdb_ext_compactions_wait(const rocksdb_options_t *options)
 {
     return options->rep.env->GetThreadPoolQueueLen(rocksdb::Env::LOW) > 0;
+}
+
+static rocksdb_ext_compaction CompactionOf(const rocksdb::ThreadStatus &thread)
+{
+    using Status = rocksdb::ThreadStatus;
+
+    return { thread.db_name.c_str(), thread.op_properties[Status::COMPACTION_BYTES_READ],
+             thread.op_properties[Status::COMPACTION_TOTAL_INPUT_BYTES],
+             thread.op_elapsed_micros / 1000 };
+}
+
+void rocksdb_ext_each_compaction(const rocksdb_options_t *options, rocksdb_ext_compaction_fn *tell,
+                                 void *context)
+{
+    std::vector<rocksdb::ThreadStatus> threads;
+
+    if (!options->rep.env->GetThreadList(&threads).ok())
+        return;
+    for (const auto &thread : threads) {
+        if (thread.operation_type != rocksdb::ThreadStatus::OP_COMPACTION)
+            continue;
+        const rocksdb_ext_compaction compaction = CompactionOf(thread);
+        tell(context, &compaction);
+    }
 }

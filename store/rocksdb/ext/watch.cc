@@ -40,8 +40,9 @@ void Watch::OnCompactionBegin(rocksdb::DB *, const rocksdb::CompactionJobInfo &)
         activity_->peak_shards = activity_->running_shards;
 }
 
-void Watch::OnCompactionCompleted(rocksdb::DB *, const rocksdb::CompactionJobInfo &)
+void Watch::OnCompactionCompleted(rocksdb::DB *, const rocksdb::CompactionJobInfo &job)
 {
+    compacted_bytes_ += job.stats.total_input_bytes;
     std::lock_guard<std::mutex> lock(activity_->mutex);
     activity_->completed++;
     if (running_ > 0 && --running_ == 0)
@@ -269,7 +270,8 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
     rocksdb_ext::log_watches.RemoveGone();
     rocksdb_ext::log_watches.Add(path, watch);
     options->rep.listeners.push_back(watch);
-    options->rep.max_bgerror_resume_count = 0; // the watch's owner resumes
+    options->rep.enable_thread_tracking = true; // for rocksdb_ext_each_compaction()
+    options->rep.max_bgerror_resume_count = 0;  // the watch's owner resumes
     // A close has flushed before; RocksDB's own flush would wait for ever on a failing disk.
     options->rep.avoid_flush_during_shutdown = true;
     return new rocksdb_ext_watch{ std::move(watch) };
@@ -278,6 +280,11 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch)
 {
     delete watch;
+}
+
+uint64_t rocksdb_ext_watch_compacted(const struct rocksdb_ext_watch *watch)
+{
+    return watch->rep->CompactedBytes();
 }
 
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)

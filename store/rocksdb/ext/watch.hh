@@ -68,6 +68,11 @@ class Watch final : public rocksdb::EventListener
         manifest_failures_ -= count;
     }
 
+    uint64_t CompactedBytes() const
+    {
+        return compacted_bytes_;
+    }
+
     void AddLog(const std::shared_ptr<LogState> &log);
 
     void OnLogsSynced();
@@ -155,7 +160,8 @@ class Watch final : public rocksdb::EventListener
     }
 
     std::shared_ptr<Activity> activity_;
-    uint32_t running_ = 0;           // under activity_->mutex
+    uint32_t running_ = 0; // under activity_->mutex
+    std::atomic<uint64_t> compacted_bytes_ = 0;
     std::shared_mutex resume_mutex_; // taken before error_mutex_
     std::mutex error_mutex_;
     std::condition_variable changed_;

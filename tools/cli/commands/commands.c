@@ -212,9 +212,14 @@ static const struct command server_commands[] = {
       "raised while a shard is behind, and suspended before one is urgent and while no client\n"
       "reads or writes rows on SSD.\n"
       "\n"
+      "READ and LEFT: bytes that the compactions under way have read of their files, and the time\n"
+      "that the slowest still takes at its speed so far. They count only what runs: BEHIND waits\n"
+      "for its turn.\n"
+      "\n"
       "With -o json: {parallel, paused, lanes_wait, no_space, in_hours, minutes_to_hours, hours,\n"
-      "limit: {bytes_per_second, bytes_per_second_now, state, why},\n"
-      "databases: [{path, state, why, urgent, level0_files, pending_bytes, running}]}.\n",
+      "limit: {bytes_per_second, bytes_per_second_now, state, why}, progress: {done_bytes,\n"
+      "total_bytes, remaining_s}, databases: [{path, state, why, urgent, level0_files,\n"
+      "pending_bytes, running, done_bytes, total_bytes, elapsed_s, remaining_s}]}.\n",
       "  embtier compaction status\n"
       "  embtier -o json compaction status | jq '[.databases[].pending_bytes] | add'\n",
       command_compaction_status, NULL },

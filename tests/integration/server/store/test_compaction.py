@@ -153,6 +153,115 @@ def test_all_shards_catch_up_while_clients_write(daemon: Daemon):
     check_rows(daemon, written[0])
 
 
+WIDE = 8192
+
+
+def pile_up(daemon: Daemon) -> None:
+    """Has a shard wait with 16 files of a MiB, whose compaction writes a MiB a second. It reads no more than it merges."""
+    daemon.restart({"rocksdb": {"options": "compaction_readahead_size=16384", "direct_io": "off"}})
+    assert run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "1MiB").returncode == 0
+    embtier(daemon, "pause")
+    with daemon.connect(arena_bytes=32 << 20) as server:
+        table = server.create_table("wide", DIM, WIDE, durability="async")
+        for version in range(2):
+            for first in range(0, WIDE, 1024):
+                table.set(np.arange(first, first + 1024), np.full((1024, DIM), version, np.float32))
+    until = time.monotonic() + LIMIT_S
+    while max(database["level0_files"] for database in status(daemon)["databases"]) < 12:
+        assert time.monotonic() < until, status(daemon)
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def reader(daemon: Daemon):
+    """A client that is never quiet, so that the limit holds."""
+    is_over = threading.Event()
+
+    def go_on() -> None:
+        with daemon.connect() as server:
+            table = server.open_table("rows")
+            while not is_over.is_set():
+                table.set(IDS[:4], rows_of(1)[:4])
+
+    threads: list[threading.Thread] = []
+
+    def begin() -> None:
+        threads.append(threading.Thread(target=go_on))
+        threads[0].start()
+
+    yield begin
+    is_over.set()
+    for thread in threads:
+        thread.join()
+
+
+def watch_progress(daemon: Daemon, count: int) -> list[dict]:
+    """Returns so many different states of compactions that are neither at their begin nor at their end."""
+    until = time.monotonic() + LIMIT_S
+    seen: list[dict] = []
+    while len(seen) < count:
+        now = status(daemon)
+        assert time.monotonic() < until, (seen, now)
+        progress = now["progress"]
+        if 0 < progress["done_bytes"] < progress["total_bytes"] and (not seen or progress != seen[-1]["progress"]):
+            seen.append(now)
+        time.sleep(0.05)
+    return seen
+
+
+def test_a_compaction_that_runs_tells_how_far_it_is(daemon: Daemon, reader):
+    pile_up(daemon)
+    idle = status(daemon)
+    assert idle["progress"] == {"done_bytes": 0, "total_bytes": 0, "remaining_s": None}
+    assert all(one["done_bytes"] == one["total_bytes"] == 0 and one["remaining_s"] is None for one in idle["databases"])
+    reader()
+    embtier(daemon, "resume")
+    for now in watch_progress(daemon, 3):
+        (one,) = (database for database in now["databases"] if database["total_bytes"] > 0)
+        progress = now["progress"]
+        assert one["state"] == "runs" and one["running"] > 0 and one["elapsed_s"] > 0
+        assert (progress["done_bytes"], progress["total_bytes"]) == (one["done_bytes"], one["total_bytes"])
+        assert one["total_bytes"] > 4 << 20
+        left = one["elapsed_s"] * (one["total_bytes"] / one["done_bytes"] - 1)
+        assert one["remaining_s"] == progress["remaining_s"] == pytest.approx(left, abs=0.01)
+    text = embtier(daemon, "status")
+    if "compacting: " in text:  # it may have ended just now
+        assert " read (" in text and " left" in text and " of " in text
+    assert run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "0").returncode == 0
+    until = time.monotonic() + LIMIT_S
+    while status(daemon)["progress"]["total_bytes"] > 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_run_tells_how_far_it_is(daemon: Daemon, reader, full: bool):
+    pile_up(daemon)
+    reader()
+    seen: list[tuple[int, int, str]] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout):
+                if job["kind"] == "compaction run" and job["total"] and (job["done"], job["total"], job["unit"]) not in seen:
+                    seen.append((job["done"], job["total"], job["unit"]))
+                if len(seen) >= 3:  # enough: let it end
+                    run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "0")
+            time.sleep(0.05)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        embtier(daemon, "run", *(["--full"] if full else []))
+    finally:
+        is_over.set()
+        watcher.join()
+    assert {unit for _, _, unit in seen} == {"MiB"}
+    assert any(0 < done < total for done, total, _ in seen), seen
+    assert all(done <= total for done, total, _ in seen) and max(total for _, total, _ in seen) >= 8
+
+
 def test_it_keeps_hours_until_the_next_start(daemon: Daemon):
     hours = later_hours()
     assert "rocksdb.compaction_hours" in embtier(daemon, "schedule", hours)
