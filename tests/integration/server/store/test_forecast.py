@@ -242,6 +242,32 @@ def test_without_options_there_is_a_choice_of_alternatives(trained):
     text = subprocess.run(command(daemon, "endurance", "forecast", profile), check=True, capture_output=True, text=True).stdout
     for words in ("dram of 8.0 MiB", "layout universal", "deferred initialization saves", "up for less than an hour", "write-back"):
         assert words in text
+    assert "its part of all bytes is not known yet" in text and report["initialization"]["saved_share"] is None
+
+
+@pytest.mark.parametrize("options", [["--tier", f"dram={LARGE}"], []])
+def test_what_deferred_initialization_saves_is_told_whatever_is_asked(trained, options):
+    daemon, trainer, profile = trained
+    asked = [profile, *options, "--table-days", "0.01"]
+    report = forecast_while(trainer, daemon, *asked)
+    initial, now = report["initialization"], named(report, "now")
+    saved = initial["written_bytes_per_day"]
+    assert 0 < initial["saved_share"] < 1
+    assert initial["saved_share"] == pytest.approx(saved / (saved + now["written_bytes_per_day"]), rel=0.001)
+    eager = [one for one in report["forecasts"] if one["change"] == "eager"]
+    assert bool(eager) == (not options)
+    for one in eager:
+        assert initial["saved_share"] == pytest.approx(1 - 1 / one["of_now"], rel=0.01)
+
+    asking = command(daemon, "endurance", "forecast", *asked, "--interval", "2")
+    with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            trainer.train(10)
+            trainer.server.checkpoint(keep=1)
+        text = process.communicate()[0]
+    assert process.returncode == 0
+    (line,) = (line for line in text.splitlines() if line.startswith("deferred initialization saves"))
+    assert " % of all bytes, " in line and "every 0.01 days (--table-days)" in line
 
 
 def fails(daemon, *arguments: str | Path, code: int = 1) -> str:

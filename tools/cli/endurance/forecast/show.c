@@ -114,22 +114,39 @@ static bool print_stages(const struct outcome *outcomes, size_t count)
     return ok;
 }
 
+/* Part of the bytes that first values would be without deferred initialization. NAN: not known. */
+static double saved_share(const struct outcome_opts *opts, const struct outcome *now)
+{
+    const double daily = opts->initial_bytes / opts->table_days;
+
+    return daily / (now->daily_bytes + daily);
+}
+
+static void print_initialization(const struct outcome_opts *opts, const struct outcome *now)
+{
+    const double share = saved_share(opts, now);
+    struct number_text all, day, saved = { "" };
+
+    if (opts->initial_bytes <= 0) {
+        puts("deferred initialization saves nothing: all tables are eager or unbounded");
+        return;
+    }
+    if (isfinite(share))
+        snprintf(saved.text, sizeof(saved.text), "%.3g %% of all bytes, ", 100 * share);
+    printf("deferred initialization saves %s%s for each new set of tables: %s a day if that is "
+           "every %.3g days (--table-days)%s\n",
+           saved.text, number_bytes(&all, opts->initial_bytes),
+           number_bytes(&day, opts->initial_bytes / opts->table_days), opts->table_days,
+           isfinite(share) ? "" : "; its part of all bytes is not known yet");
+}
+
 static void print_notes(const struct outcome_opts *opts, const struct outcome *now)
 {
     const struct basis *const basis = opts->basis;
-    const double daily = opts->initial_bytes / opts->table_days;
-    struct number_text all, day, share = { "" };
 
-    if (now->daily_bytes > 0)
-        snprintf(share.text, sizeof(share.text), ", %.3g %% of what is written",
-                 100 * daily / now->daily_bytes);
     puts("write-back: bytes of rows written back for each byte updated; first, again: bytes that "
          "RocksDB\nwrites for each of these, by flushes and by compactions; life: of a new drive");
-    if (opts->initial_bytes > 0)
-        printf("deferred initialization saves %s for each new set of tables: %s a day if that is "
-               "every %.3g days%s\n",
-               number_bytes(&all, opts->initial_bytes), number_bytes(&day, daily), opts->table_days,
-               share.text);
+    print_initialization(opts, now);
     if (!basis->has_rates)
         puts(
             "bytes a day, DWPD and life are not known yet: the server is up for less than an hour; "
@@ -247,7 +264,7 @@ json_t *forecast_to_json(const struct outcome_opts *opts, const char *profile,
         json_decref(forecasts);
         return NULL;
     }
-    return json_pack("{s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:{s:o, s:o, s:o}, s:o}", "profile",
+    return json_pack("{s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:{s:o, s:o, s:o, s:o}, s:o}", "profile",
                      cli_json_text(profile), "seconds", cli_json_number(basis->seconds),
                      "updated_bytes", cli_json_number(basis->updated_bytes), "tables",
                      (int)basis->modelled_count, "missing_tables", (int)basis->missing_count,
@@ -255,6 +272,6 @@ json_t *forecast_to_json(const struct outcome_opts *opts, const char *profile,
                      cli_json_number(basis->measured_hit_rate), "initialization", "written_bytes",
                      cli_json_number(opts->initial_bytes), "table_days",
                      cli_json_number(opts->table_days), "written_bytes_per_day",
-                     cli_json_number(opts->initial_bytes / opts->table_days), "forecasts",
-                     forecasts);
+                     cli_json_number(opts->initial_bytes / opts->table_days), "saved_share",
+                     cli_json_number(saved_share(opts, &outcomes[0])), "forecasts", forecasts);
 }
