@@ -111,7 +111,10 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
     uint32_t opened = 0;
 
     store->direct_io = true;
+    store->direct_io_wanted = config->rocksdb.direct_io;
     for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
+        if (!store_identity_has(store->identity, d))
+            continue;
         TRY(direct_io_probe(store_identity_directory(store->identity, d), config->rocksdb.direct_io,
                             &store->direct_io_of[d], msg));
         store->direct_io = store->direct_io && store->direct_io_of[d];
@@ -143,28 +146,51 @@ static enum embtier_err store_finish_making(struct store *store, struct err_msg 
     return store_identity_commit(store->identity, msg);
 }
 
+/* Returns the number of the file system of a directory: that of an earlier one, or a new one. */
+static uint32_t device_of(const struct store *store, uint32_t directory, dev_t device)
+{
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < directory; d++) {
+        struct stat info;
+
+        if (!store_identity_has(store->identity, d))
+            continue;
+        if (stat(store_identity_directory(store->identity, d), &info) == 0 && info.st_dev == device)
+            return store->devices[d];
+        next = MAX(next, store->devices[d] + 1);
+    }
+    return next;
+}
+
+void store_note_device(struct store *store, uint32_t directory, const char *path)
+{
+    struct stat info;
+
+    if (stat(path, &info) == 0)
+        store->devices[directory] = device_of(store, directory, info.st_dev);
+}
+
+void store_count_capacity(struct store *store, uint32_t directory)
+{
+    struct statvfs fs;
+
+    for (uint32_t d = 0; d < directory; d++)
+        if (store_identity_has(store->identity, d) &&
+            store->devices[d] == store->devices[directory])
+            return;
+    if (statvfs(store_identity_directory(store->identity, directory), &fs) == 0)
+        atomic_fetch_add(&store->capacity_bytes, (uint64_t)fs.f_blocks * fs.f_frsize);
+}
+
 /* Numbers the file systems of the data directories, and sums up their bytes. Each counts once. */
 static void find_devices(struct store *store)
 {
-    const uint32_t directories = store_identity_directory_count(store->identity);
-    dev_t seen[CONFIG_DIRECTORIES_MAX];
-    uint32_t seen_count = 0;
-
-    for (uint32_t d = 0; d < directories; d++) {
-        const char *const path = store_identity_directory(store->identity, d);
-        struct statvfs fs;
-        struct stat info;
-        uint32_t i = 0;
-
-        if (stat(path, &info) != 0 || statvfs(path, &fs) != 0)
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
+        if (!store_identity_has(store->identity, d))
             continue;
-        while (i < seen_count && seen[i] != info.st_dev)
-            i++;
-        store->devices[d] = i;
-        if (i < seen_count)
-            continue;
-        seen[seen_count++] = info.st_dev;
-        store->capacity_bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
+        store_note_device(store, d, store_identity_directory(store->identity, d));
+        store_count_capacity(store, d);
     }
 }
 
@@ -180,7 +206,8 @@ enum embtier_err store_check(const struct config *config, struct err_msg *msg)
     const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
 
     TRY(store_identity_look(config, &identity, msg));
-    TRY(bucket_map_check(identity, shards, msg));
+    TRY(bucket_map_check(
+        identity, store_identity_made_count(identity) * config->data.shards_per_directory, msg));
     TRY(rocksdb_setup_new(config, shards, &setup, msg));
     if (config->rocksdb.options)
         TRY(rocksdb_options_try(setup->options, config, msg));
@@ -294,7 +321,8 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     written_begin(config->data.directories, config->data.directory_count);
     TRY(store_identity_open(config, &store->identity, msg));
     TRY(bucket_map_open(store->identity,
-                        config->data.directory_count * config->data.shards_per_directory,
+                        store_identity_made_count(store->identity) *
+                            config->data.shards_per_directory,
                         &store->map, msg));
     store_retire_shards(store);
     TRY(store_open_space(store, config, msg));
@@ -325,6 +353,12 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     return EMBTIER_OK;
 }
 
+/* True if the shard lies in a directory that has been removed. It has no row that counts. */
+static bool has_left(const struct store *store, uint32_t shard)
+{
+    return !store_identity_has(store->identity, store->place_of[shard]);
+}
+
 enum embtier_err store_shut(struct store *store, bool complete, struct err_msg *msg)
 {
     enum embtier_err first = EMBTIER_OK;
@@ -340,7 +374,8 @@ enum embtier_err store_shut(struct store *store, bool complete, struct err_msg *
             continue;
         atomic_store(&store->databases[i], NULL);
         err = database_close(database, complete, first == EMBTIER_OK ? msg : NULL);
-        if (first == EMBTIER_OK)
+        /* The drive of a directory that has left may be gone already. */
+        if (first == EMBTIER_OK && !has_left(store, i / DATABASE_KINDS))
             first = err;
     }
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
@@ -385,8 +420,8 @@ void store_free(struct store *store)
     if (!store)
         return;
     for (uint32_t i = 0; store->databases && i < store_database_count(store); i++)
-        clean = clean &&
-                (!store_database_at(store, i) || database_was_clean(store_database_at(store, i)));
+        clean = clean && (!store_database_at(store, i) || has_left(store, i / DATABASE_KINDS) ||
+                          database_was_clean(store_database_at(store, i)));
     (void)store_close(store, clean, NULL);
 }
 

@@ -5,6 +5,8 @@
  *   embtier.json         the store this directory belongs to, its place in it, number of shards,
  *                        hash key, format version (store_identity.h)
  *   buckets.json         the shard of each bucket of rows (buckets/bucket_map.h)
+ *   directories.json     the directories of the store, once one was added or removed
+ *                        (members/members.h)
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
  *   checkpoints/         see checkpoint.h
@@ -16,7 +18,7 @@
  *   endurance-tables.json  the same, of each table (daemon/endurance/table_histories.h)
  *   plan.json            in the first directory: the placement plan in force; not the store's
  *                        (daemon/jobs/plan/plan_record.h)
- *   reshard.json         in the first directory, while buckets move to another number of shards
+ *   reshard.json         in the first directory, while buckets move to other shards
  *                        (resharding/reshard_record.h)
  *   restore.json         in the first directory, while the store is being put back to a checkpoint
  *                        that a user named

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store_identity.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,42 +15,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log/log.h"
 #include "base/yaml/yaml_doc.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/space.h"
 #include "store/files/summed_json.h"
-
-#define IDENTITY_FILE "embtier.json"
-#define LOCK_FILE     "LOCK"
+#include "store/members/identity_impl.h"
 
 #define WAY_OUT                                                                                    \
     ": put the file back from a copy of this directory; it never changes once the store is made"
 
+_Static_assert(MEMBERS_UUID_CHARS == STORE_UUID_CHARS, "both are the store's");
+
 static const char identity_file_temporary[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
-
-enum state { STATE_ABSENT, STATE_MAKING, STATE_READY };
-
-/* The contents of embtier.json. */
-struct record {
-    enum state state;
-    uint32_t directory_index;
-    uint32_t directory_count;
-    uint32_t shards_per_directory;
-    char uuid[STORE_UUID_CHARS + 1];
-    unsigned char hash_key[ROW_HASH_KEY_BYTES];
-};
-
-struct directory {
-    char *path;
-    int lock_fd;
-    struct record record;
-};
-
-struct store_identity {
-    uint32_t directory_count;
-    struct directory *directories; /* as in the config, then in the order of directory_index */
-};
 
 static void hex_write(const unsigned char *bytes, size_t count, char *ret_text)
 {
@@ -117,9 +97,8 @@ enum embtier_err store_other_format(const char *file, uint32_t version, uint32_t
                          "with that one, and import them into a new store");
 }
 
-/* Returns state ABSENT if there is no such file. */
-static enum embtier_err record_read(const char *path, struct record *ret_record,
-                                    struct err_msg *msg)
+enum embtier_err identity_record_read(const char *path, struct record *ret_record,
+                                      struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;
     _cleanup_(freep) char *file = path_join(path, IDENTITY_FILE);
@@ -155,8 +134,8 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
     return EMBTIER_OK;
 }
 
-static enum embtier_err record_write(const char *path, const struct record *record,
-                                     struct err_msg *msg)
+enum embtier_err identity_record_write(const char *path, const struct record *record,
+                                       struct err_msg *msg)
 {
     char hash_key[2 * ROW_HASH_KEY_BYTES + 1];
     _cleanup_(json_decrefp) json_t *root = NULL;
@@ -175,7 +154,8 @@ bool store_identity_is_ready(const char *directory)
 {
     struct record record;
 
-    return record_read(directory, &record, NULL) == EMBTIER_OK && record.state == STATE_READY;
+    return identity_record_read(directory, &record, NULL) == EMBTIER_OK &&
+           record.state == STATE_READY;
 }
 
 bool store_identity_is_in_use(const char *directory)
@@ -189,13 +169,15 @@ bool store_identity_is_in_use(const char *directory)
 
 /* Refuses a directory with any entry that a new store would not find there. A mistyped path must
  * not strew our files among others. */
-static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
+enum embtier_err identity_directory_check_empty(const char *path, struct err_msg *msg)
 {
     static const char *const ours[] = { "lost+found", LOCK_FILE, identity_file_temporary };
-    DIR *dir = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;
+    DIR *dir;
 
+    assert(path);
+    dir = opendir(path);
     if (!dir)
         return err_set_errno(msg, errno, "%s", path);
     while (err == EMBTIER_OK && (entry = folder_next(dir, path, &err, msg))) {
@@ -214,10 +196,8 @@ static enum embtier_err directory_check_empty(const char *path, struct err_msg *
     return err;
 }
 
-/* @is_other: the lock is shared, and nothing is written. A copied directory may have no such file;
- * then no server has it open. */
-static enum embtier_err directory_lock(struct directory *directory, bool is_other,
-                                       struct err_msg *msg)
+enum embtier_err identity_directory_lock(struct directory *directory, bool is_other,
+                                         struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory->path, LOCK_FILE);
     char pid[24] = { 0 };
@@ -262,12 +242,12 @@ static enum embtier_err directory_open(struct directory *directory, bool is_othe
 {
     struct record record = { 0 };
 
-    TRY(record_read(directory->path, &record, msg));
+    TRY(identity_record_read(directory->path, &record, msg));
     if (record.state == STATE_ABSENT)
-        TRY(directory_check_empty(directory->path, msg));
-    TRY(directory_lock(directory, is_other, msg));
+        TRY(identity_directory_check_empty(directory->path, msg));
+    TRY(identity_directory_lock(directory, is_other, msg));
     /* Again, now that no other server can change it. */
-    return record_read(directory->path, &directory->record, msg);
+    return identity_record_read(directory->path, &directory->record, msg);
 }
 
 /* Without this check, a directory named twice would be refused as locked by ourselves. */
@@ -279,6 +259,7 @@ static enum embtier_err directories_check_distinct(const struct store_identity *
     for (uint32_t i = 0; i < identity->directory_count; i++) {
         const char *path = identity->directories[i].path;
 
+        assert(path);
         if (stat(path, &stats[i]) != 0 && errno == ENOENT)
             return err_set(msg, EMBTIER_NOT_FOUND,
                            "%s: No such file or directory: is a disk not mounted? If the data "
@@ -294,7 +275,7 @@ static enum embtier_err directories_check_distinct(const struct store_identity *
     return EMBTIER_OK;
 }
 
-static bool is_same_directory(const char *path, const char *other)
+bool identity_is_same_directory(const char *path, const char *other)
 {
     struct stat mine, others;
 
@@ -304,7 +285,7 @@ static bool is_same_directory(const char *path, const char *other)
 
 static enum embtier_err record_check(const struct directory *directory,
                                      const struct directory *first, const struct config *config,
-                                     struct err_msg *msg)
+                                     bool has_list, struct err_msg *msg)
 {
     const struct record *record = &directory->record;
 
@@ -312,7 +293,7 @@ static enum embtier_err record_check(const struct directory *directory,
         return err_set(msg, EMBTIER_MISMATCH, "%s/%s: belongs to store %s, but %s to store %s",
                        directory->path, IDENTITY_FILE, record->uuid, first->path,
                        first->record.uuid);
-    if (record->directory_count != config->data.directory_count) {
+    if (!has_list && record->directory_count != config->data.directory_count) {
         (void)yaml_doc_mistake(
             config->doc, "data.directories", msg,
             "%u %s named, but the store of %s has %u; allowed: all of them and no others",
@@ -334,6 +315,37 @@ static enum embtier_err record_check(const struct directory *directory,
     return EMBTIER_OK;
 }
 
+/* Checks that the directories are those of the list, which is there. Directories without a store
+ * are refused elsewhere. */
+static enum embtier_err members_check(const struct store_identity *identity,
+                                      const struct config *config, struct err_msg *msg)
+{
+    bool is_named[CONFIG_DIRECTORIES_MAX] = { false };
+
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        const struct directory *const directory = &identity->directories[i];
+
+        if (directory->record.state == STATE_ABSENT)
+            return EMBTIER_OK;
+        if (!members_have(&identity->members, directory->record.directory_index))
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "%s: is no data directory of this store any more: remove it from "
+                           "data.directories",
+                           directory->path);
+        is_named[directory->record.directory_index] = true;
+    }
+    for (uint32_t i = 0; i < identity->members.given; i++) {
+        if (is_named[i] || !members_have(&identity->members, i))
+            continue;
+        (void)yaml_doc_mistake(config->doc, "data.directories", msg,
+                               "directory %u of the store is missing, which was %s: is a disk not "
+                               "mounted?; allowed: all directories of the store and no others",
+                               i, identity->members.paths[i]);
+        return EMBTIER_MISMATCH;
+    }
+    return EMBTIER_OK;
+}
+
 /* Finds the values that the directories agree on; @ret_first is NULL if all of them are new. */
 static enum embtier_err directories_check(const struct store_identity *identity,
                                           const struct config *config,
@@ -351,7 +363,7 @@ static enum embtier_err directories_check(const struct store_identity *identity,
         first = first ? first : directory;
         if (directory->record.state == STATE_READY)
             ready = directory;
-        TRY(record_check(directory, first, config, msg));
+        TRY(record_check(directory, first, config, identity->members.generation > 0, msg));
         for (uint32_t j = 0; j < i; j++)
             if (identity->directories[j].record.state != STATE_ABSENT &&
                 identity->directories[j].record.directory_index ==
@@ -360,6 +372,8 @@ static enum embtier_err directories_check(const struct store_identity *identity,
                                identity->directories[j].path, directory->path,
                                directory->record.directory_index);
     }
+    if (identity->members.generation > 0)
+        TRY(members_check(identity, config, msg));
     if (fresh && ready)
         return err_set(msg, EMBTIER_MISMATCH,
                        "%s: no %s, but %s belongs to a store: is a disk not mounted?", fresh->path,
@@ -405,11 +419,13 @@ static enum embtier_err directories_look(struct store_identity *identity,
     for (uint32_t i = 0; i < identity->directory_count; i++) {
         struct directory *const directory = &identity->directories[i];
 
-        TRY(record_read(directory->path, &directory->record, msg));
+        TRY(identity_record_read(directory->path, &directory->record, msg));
         if (directory->record.state == STATE_ABSENT)
-            TRY(directory_check_empty(directory->path, msg));
+            TRY(identity_directory_check_empty(directory->path, msg));
         TRY(directory_check_files(directory->path, msg));
     }
+    TRY(members_find(config->data.directories, config->data.directory_count, &identity->members,
+                     msg));
     TRY(directories_check(identity, config, &first, msg));
     return directories_check_made(identity, config, msg);
 }
@@ -453,18 +469,53 @@ static enum embtier_err directories_make(struct store_identity *identity,
         while (taken[record.directory_index])
             record.directory_index++;
         taken[record.directory_index] = true;
-        TRY(record_write(directory->path, &record, msg));
+        TRY(identity_record_write(directory->path, &record, msg));
         directory->record = record;
     }
     return EMBTIER_OK;
 }
 
-static int directory_compare(const void *left, const void *right)
+/* Puts each directory into the place of its number. All have one, unless the store is yet to be
+ * made. Numbers of directories that have left stay empty. */
+static void directories_place(struct store_identity *identity)
 {
-    const struct directory *l = left, *r = right;
+    struct directory found[CONFIG_DIRECTORIES_MAX];
+    const uint32_t count = identity->directory_count;
+    uint32_t given = 0;
 
-    return (l->record.directory_index > r->record.directory_index) -
-           (l->record.directory_index < r->record.directory_index);
+    for (uint32_t i = 0; i < count; i++)
+        if (identity->directories[i].record.state == STATE_ABSENT)
+            return;
+    memcpy(found, identity->directories, count * sizeof(*found));
+    memset(identity->directories, 0, CONFIG_DIRECTORIES_MAX * sizeof(*identity->directories));
+    for (uint32_t i = 0; i < CONFIG_DIRECTORIES_MAX; i++)
+        identity->directories[i].lock_fd = -1;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t number = found[i].record.directory_index;
+
+        memcpy(&identity->directories[number], &found[i], sizeof(found[i]));
+        given = MAX(given, number + 1);
+    }
+    identity->directory_count = MAX(given, identity->members.given);
+}
+
+/* Replaces copies of the list that are older, damaged or missing. */
+static enum embtier_err members_mend(const struct store_identity *identity, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        _cleanup_(members_clear) struct members copy = { 0 };
+
+        if (!store_identity_has(identity, i) ||
+            (members_read(identity->directories[i].path, &copy, NULL) == EMBTIER_OK &&
+             copy.generation == identity->members.generation))
+            continue;
+        TRY(members_write(identity->directories[i].path, &identity->members, msg));
+        log_warn("a copy of the list of data directories was damaged, missing or older: it has "
+                 "been replaced",
+                 "directory=%s generation=%" PRIu64, LOG_QUOTED(identity->directories[i].path),
+                 identity->members.generation);
+    }
+    return EMBTIER_OK;
 }
 
 /* Makes an identity for the directories of @config; none of them has been looked at. */
@@ -481,7 +532,8 @@ static enum embtier_err identity_new(const struct config *config,
                        "in all",
                        count, config->data.shards_per_directory, CONFIG_DIRECTORIES_MAX,
                        CONFIG_SHARDS_MAX);
-    if (!identity || !(identity->directories = calloc(count, sizeof(*identity->directories))))
+    if (!identity ||
+        !(identity->directories = calloc(CONFIG_DIRECTORIES_MAX, sizeof(*identity->directories))))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     for (; identity->directory_count < count; identity->directory_count++) {
         struct directory *directory = &identity->directories[identity->directory_count];
@@ -506,10 +558,15 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
     TRY(directories_look(identity, config, msg));
     for (uint32_t i = 0; i < identity->directory_count; i++)
         TRY(directory_open(&identity->directories[i], is_other, msg));
+    /* Again, now that no other server can change it. */
+    members_clear(&identity->members);
+    TRY(members_find(config->data.directories, config->data.directory_count, &identity->members,
+                     msg));
     TRY(directories_check(identity, config, &first, msg));
     TRY(directories_make(identity, config, first, msg));
-    qsort(identity->directories, identity->directory_count, sizeof(*identity->directories),
-          directory_compare);
+    directories_place(identity);
+    if (identity->members.generation > 0 && !is_other)
+        TRY(members_mend(identity, msg));
     *ret_identity = TAKE(identity);
     return EMBTIER_OK;
 }
@@ -521,6 +578,7 @@ enum embtier_err store_identity_look(const struct config *config,
 
     TRY(identity_new(config, &identity, msg));
     TRY(directories_look(identity, config, msg));
+    directories_place(identity);
     *ret_identity = TAKE(identity);
     return EMBTIER_OK;
 }
@@ -536,19 +594,21 @@ enum embtier_err store_identity_open(const struct config *config,
 static enum embtier_err others_check(char *const *directories, uint32_t count,
                                      uint32_t *ret_shards_per_directory, struct err_msg *msg)
 {
+    _cleanup_(members_clear) struct members members = { 0 };
     struct record first = { 0 };
+    uint32_t all;
 
     for (uint32_t i = 0; i < count; i++) {
         struct record record = { 0 };
 
-        TRY(record_read(directories[i], &record, msg));
+        TRY(identity_record_read(directories[i], &record, msg));
         if (record.state != STATE_READY)
             return err_set(msg, EMBTIER_NOT_FOUND, "%s: no data directory of a store (no %s)",
                            directories[i], IDENTITY_FILE);
         if (i == 0)
             first = record;
         for (uint32_t j = 0; j < i; j++)
-            if (is_same_directory(directories[i], directories[j]))
+            if (identity_is_same_directory(directories[i], directories[j]))
                 return err_set(msg, EMBTIER_INVALID,
                                "--restore-from: %s and %s are the same directory", directories[j],
                                directories[i]);
@@ -557,11 +617,13 @@ static enum embtier_err others_check(char *const *directories, uint32_t count,
                            "--restore-from: %s and %s belong to different stores", directories[0],
                            directories[i]);
     }
-    if (first.directory_count != count)
+    TRY(members_find(directories, count, &members, msg));
+    all = members.generation > 0 ? members_count(&members) : first.directory_count;
+    if (all != count)
         return err_set(msg, EMBTIER_MISMATCH,
-                       "--restore-from: the store of %s was made with %u data directories, and %u "
-                       "%s named: name all of them",
-                       directories[0], first.directory_count, count, count == 1 ? "is" : "are");
+                       "--restore-from: the store of %s has %u data directories, and %u %s named: "
+                       "name all of them",
+                       directories[0], all, count, count == 1 ? "is" : "are");
     *ret_shards_per_directory = first.shards_per_directory;
     return EMBTIER_OK;
 }
@@ -587,7 +649,11 @@ void store_identity_free(struct store_identity *identity)
         closep(&identity->directories[i].lock_fd);
         free(identity->directories[i].path);
     }
+    if (identity->joining.path)
+        closep(&identity->joining.lock_fd);
+    free(identity->joining.path);
     free(identity->directories);
+    members_clear(&identity->members);
     free(identity);
 }
 
@@ -606,17 +672,31 @@ enum embtier_err store_identity_commit(struct store_identity *identity, struct e
     for (uint32_t i = 0; i < identity->directory_count; i++) {
         struct directory *directory = &identity->directories[i];
 
-        if (directory->record.state == STATE_READY)
+        if (!directory->path || directory->record.state == STATE_READY)
             continue;
         directory->record.state = STATE_READY;
-        TRY(record_write(directory->path, &directory->record, msg));
+        TRY(identity_record_write(directory->path, &directory->record, msg));
     }
     return EMBTIER_OK;
 }
 
 uint32_t store_identity_directory_count(const struct store_identity *identity)
 {
-    return identity->directory_count;
+    return atomic_load_explicit(&identity->directory_count, memory_order_acquire);
+}
+
+bool store_identity_has(const struct store_identity *identity, uint32_t number)
+{
+    return number < store_identity_directory_count(identity) &&
+           identity->directories[number].path &&
+           !atomic_load(&identity->directories[number].has_left);
+}
+
+uint32_t store_identity_made_count(const struct store_identity *identity)
+{
+    return identity->directories[0].record.state == STATE_ABSENT
+               ? identity->directory_count
+               : identity->directories[0].record.directory_count;
 }
 
 const char *store_identity_directory(const struct store_identity *identity, uint32_t index)

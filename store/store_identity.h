@@ -51,8 +51,13 @@ bool store_identity_is_making(const struct store_identity *identity);
 MUST_CHECK enum embtier_err store_identity_commit(struct store_identity *identity,
                                                   struct err_msg *msg);
 
+/* Returns how many places were given out. Those of directories that were removed are empty. */
 uint32_t store_identity_directory_count(const struct store_identity *identity);
-/* @index: the place in the store; borrowed. */
+/* True if there is a directory in this place. */
+bool store_identity_has(const struct store_identity *identity, uint32_t index);
+/* Returns how many directories the store was made with. */
+uint32_t store_identity_made_count(const struct store_identity *identity);
+/* @index: the place in the store, which has a directory, or had one since the start; borrowed. */
 const char *store_identity_directory(const struct store_identity *identity, uint32_t index);
 const char *store_identity_uuid(const struct store_identity *identity); /* STORE_UUID_CHARS */
 const unsigned char *store_identity_hash_key(const struct store_identity *identity);

@@ -47,7 +47,8 @@ struct store {
     struct space *space;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
-    uint64_t capacity_bytes;
+    enum config_switch direct_io_wanted;
+    _Atomic uint64_t capacity_bytes;
     _Atomic uint64_t memtable_bytes;          /* as RocksDB has it */
     _Atomic uint32_t background_threads;      /* as the configuration counts them */
     uint32_t shards_per_directory;            /* as the store was made */
@@ -76,6 +77,7 @@ struct store {
         struct reshard_facts facts;
         struct reshard *job; /* while facts.runs; only the thread that moves buckets sets it */
     } moves;
+    bool is_watched[CONFIG_DIRECTORIES_MAX]; /* by @space; thread: the same as the next */
     uint64_t map_generation; /* the highest given out; thread: the one that moves buckets */
     bool direct_io_of[CONFIG_DIRECTORIES_MAX];
     struct store_reading {
@@ -147,6 +149,10 @@ MUST_CHECK enum embtier_err store_open_shard(struct store *store, uint32_t shard
                                              bool make,
                                              struct database *ret_databases[DATABASE_KINDS],
                                              struct err_msg *msg);
+/* store.c: notes the file system of a directory, before other threads see the directory; counts the
+ * file system's bytes, once. */
+void store_note_device(struct store *store, uint32_t directory, const char *path);
+void store_count_capacity(struct store *store, uint32_t directory);
 /* Returns a malloced path; NULL if out of memory. */
 char *store_shard_folder_in(const char *directory, uint32_t shard);
 

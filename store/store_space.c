@@ -19,15 +19,18 @@ enum embtier_err store_open_space(struct store *store, const struct config *conf
     const char *directories[CONFIG_DIRECTORIES_MAX];
     struct space_opts opts = {
         .directories = directories,
-        .directory_count = store_identity_directory_count(store->identity),
         .database_count = bucket_map_present(store->map) * STORE_DATABASES_PER_SHARD,
         .reserve_bytes = config->data.reserve_bytes,
         .memtable_bytes = config->rocksdb.memtable_bytes,
         .plenty_bytes = CHANGE_BYTES + config->lanes.write_queue_bytes,
     };
 
-    for (uint32_t i = 0; i < opts.directory_count; i++)
-        directories[i] = store_identity_directory(store->identity, i);
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
+        if (!store_identity_has(store->identity, d))
+            continue;
+        directories[opts.directory_count++] = store_identity_directory(store->identity, d);
+        store->is_watched[d] = true;
+    }
     for (uint32_t i = 0; i < config->cache.tier_count; i++)
         opts.plenty_bytes += config->cache.tiers[i].bytes;
     return space_new(&opts, &store->space, msg);

@@ -47,7 +47,7 @@ static enum embtier_err check_fixed(const char *file, const struct bucket_map *m
 }
 
 static enum embtier_err check_moved(const char *file, const struct bucket_map *map,
-                                    uint32_t shard_count, uint32_t directory_count,
+                                    uint32_t shard_count, const struct store_identity *identity,
                                     struct err_msg *msg)
 {
     if (map->shard_count < shard_count)
@@ -58,11 +58,11 @@ static enum embtier_err check_moved(const char *file, const struct bucket_map *m
         return err_set(msg, EMBTIER_MISMATCH, "%s: has %u shards, allowed: %d: " BUCKET_MAP_WAY_OUT,
                        file, bucket_map_present(map), CONFIG_SHARDS_MAX);
     for (uint32_t shard = 0; shard < map->shard_count; shard++) {
-        if (bucket_map_has(map, shard) && map->places[shard] >= directory_count)
+        if (bucket_map_has(map, shard) && !store_identity_has(identity, map->places[shard]))
             return err_set(msg, EMBTIER_MISMATCH,
-                           "%s: shard %u lies in data directory %u, but the store has "
-                           "%u: " BUCKET_MAP_WAY_OUT,
-                           file, shard, map->places[shard], directory_count);
+                           "%s: shard %u lies in data directory %u, which the store does not "
+                           "have: " BUCKET_MAP_WAY_OUT,
+                           file, shard, map->places[shard]);
         if (!bucket_map_has(map, shard) && map->bucket_counts[shard] > 0)
             return err_set(msg, EMBTIER_CORRUPT,
                            "%s: shard %u is gone, but has buckets: " BUCKET_MAP_WAY_OUT, file,
@@ -72,7 +72,7 @@ static enum embtier_err check_moved(const char *file, const struct bucket_map *m
 }
 
 static enum embtier_err map_check(const char *file, struct bucket_map *map, uint32_t shard_count,
-                                  uint32_t directory_count, struct err_msg *msg)
+                                  const struct store_identity *identity, struct err_msg *msg)
 {
     for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
         if (map->shards[bucket] >= map->shard_count)
@@ -82,9 +82,9 @@ static enum embtier_err map_check(const char *file, struct bucket_map *map, uint
                 file, bucket, map->shards[bucket], map->shard_count, PLURAL(map->shard_count));
     bucket_map_count(map);
     if (map->format != BUCKET_MAP_FORMAT_FIXED)
-        return check_moved(file, map, shard_count, directory_count, msg);
+        return check_moved(file, map, shard_count, identity, msg);
     TRY(check_fixed(file, map, shard_count, msg));
-    bucket_map_place(map, MAX(shard_count / directory_count, 1u));
+    bucket_map_place(map, MAX(shard_count / store_identity_made_count(identity), 1u));
     return EMBTIER_OK;
 }
 
@@ -112,7 +112,7 @@ static enum embtier_err copy_read(const struct store_identity *identity, uint32_
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s", ret_copy->why.text);
     TRY(bucket_map_parse(file, text, store_identity_uuid(identity), map, msg));
-    TRY(map_check(file, map, shard_count, store_identity_directory_count(identity), msg));
+    TRY(map_check(file, map, shard_count, identity, msg));
     ret_copy->generation = map->generation;
     return EMBTIER_OK;
 }
@@ -167,6 +167,8 @@ static enum embtier_err survey_make(const struct store_identity *identity, struc
 
         if (!map)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        if (!store_identity_has(identity, d))
+            continue;
         TRY(copy_read(identity, d, survey->shard_count, map, &survey->copies[d], msg));
         if (survey->copies[d].generation > 0)
             TRY(survey_add(survey, identity, d, &map, msg));
@@ -188,7 +190,7 @@ static enum embtier_err survey_mend(const struct store_identity *identity,
         const struct copy *const copy = &survey->copies[d];
         const char *const directory = store_identity_directory(identity, d);
 
-        if (copy->generation == survey->newest->generation)
+        if (!store_identity_has(identity, d) || copy->generation == survey->newest->generation)
             continue;
         TRY(bucket_map_write(directory, store_identity_uuid(identity), survey->newest, msg));
         log_warn("a copy of the map of buckets was damaged, missing or older: it has been replaced "
@@ -205,8 +207,9 @@ enum embtier_err bucket_map_write_all(const struct store_identity *identity,
                                       const struct bucket_map *map, struct err_msg *msg)
 {
     for (uint32_t d = 0; d < store_identity_directory_count(identity); d++)
-        TRY(bucket_map_write(store_identity_directory(identity, d), store_identity_uuid(identity),
-                             map, msg));
+        if (store_identity_has(identity, d))
+            TRY(bucket_map_write(store_identity_directory(identity, d),
+                                 store_identity_uuid(identity), map, msg));
     return EMBTIER_OK;
 }
 
@@ -233,7 +236,7 @@ static enum embtier_err map_make(const struct store_identity *identity, uint32_t
                                  struct bucket_map **ret_map, struct err_msg *msg)
 {
     _cleanup_(bucket_map_freep) struct bucket_map *map = calloc(1, sizeof(*map));
-    const uint32_t directories = store_identity_directory_count(identity);
+    const uint32_t directories = store_identity_made_count(identity);
 
     if (!map)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

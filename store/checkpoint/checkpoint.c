@@ -43,20 +43,25 @@ struct checkpoint_draft {
     bool is_complete;
 };
 
-static enum embtier_err make_folders(const struct checkpoint_draft *draft, struct err_msg *msg)
+/* Data directories may have joined since the draft was begun. */
+static enum embtier_err make_folders(const struct checkpoint_draft *draft, bool begins,
+                                     struct err_msg *msg)
 {
     const struct checkpoint_shelf *const shelf = &draft->shelf;
 
     for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity); d++) {
-        _cleanup_(freep) char *all =
-            path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
-        _cleanup_(freep) char *folder = checkpoint_folder(shelf, draft->record.info.id, d);
+        _cleanup_(freep) char *all = NULL;
+        _cleanup_(freep) char *folder = NULL;
 
+        if (!store_identity_has(shelf->identity, d))
+            continue;
+        all = path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
+        folder = checkpoint_folder(shelf, draft->record.info.id, d);
         if (!all || !folder)
             return no_memory(msg);
         TRY(folder_make(all, msg));
         TRY(folder_make(folder, msg));
-        if (d == 0) /* before there is anything else */
+        if (d == 0 && begins) /* before there is anything else */
             TRY(checkpoint_mark(shelf, draft->record.info.id, msg));
     }
     return EMBTIER_OK;
@@ -77,7 +82,7 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
     if (checkpoint_read_newest(shelf, &draft->before, NULL) != EMBTIER_OK)
         draft->before = NULL;
     draft->is_complete = false;
-    TRY(make_folders(draft, msg));
+    TRY(make_folders(draft, true, msg));
     *ret_draft = TAKE(draft);
     return EMBTIER_OK;
 }
@@ -270,12 +275,19 @@ static enum embtier_err sync_folders(const struct checkpoint_draft *draft, struc
     const struct checkpoint_shelf *const shelf = &draft->shelf;
 
     for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity); d++) {
-        _cleanup_(freep) char *all =
-            path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
-        _cleanup_(freep) char *folder = checkpoint_folder(shelf, draft->record.info.id, d);
+        _cleanup_(freep) char *all = NULL;
+        _cleanup_(freep) char *folder = NULL;
+        bool is_there = false;
 
+        if (!store_identity_has(shelf->identity, d))
+            continue;
+        all = path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
+        folder = checkpoint_folder(shelf, draft->record.info.id, d);
         if (!all || !folder)
             return no_memory(msg);
+        TRY(path_is_there(folder, &is_there, msg));
+        if (!is_there) /* the directory has joined just now */
+            continue;
         TRY(directory_sync(folder, msg));
         TRY(directory_sync(all, msg));
         TRY(directory_sync(store_identity_directory(shelf->identity, d), msg));
@@ -316,6 +328,7 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
                        "no checkpoint: it has %" PRIu32 " databases of %" PRIu32
                        " shards; the next one will succeed",
                        record->database_count, bucket_map_present(record->map));
+    TRY(make_folders(draft, false, msg));
     for (uint32_t i = 0; i < record->database_count; i++) {
         TRY(keep_database(draft, i, give_up, msg));
         if (progress)

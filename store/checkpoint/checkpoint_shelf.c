@@ -226,16 +226,16 @@ enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t 
 /* Finds the places of the databases. False if the store has no such data directories. */
 static bool places_fit(const struct checkpoint_shelf *shelf, struct checkpoint_record *record)
 {
-    const uint32_t directories = store_identity_directory_count(shelf->identity);
+    const uint32_t made = store_identity_made_count(shelf->identity);
 
-    if (!record->map && record->shard_count != directories * shelf->shards_per_directory)
+    if (!record->map && record->shard_count != made * shelf->shards_per_directory)
         return false;
     for (uint32_t i = 0; i < record->database_count; i++) {
         struct checkpoint_database *const database = &record->databases[i];
 
         if (!record->map)
             database->place = database->shard / shelf->shards_per_directory;
-        if (database->place >= directories)
+        if (!store_identity_has(shelf->identity, database->place))
             return false;
     }
     return true;
@@ -264,6 +264,9 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
     TRY(checkpoint_record_read(folder, &record, msg));
     if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
         return err_set(msg, EMBTIER_MISMATCH, "%s: belongs to another store", folder);
+    if (record->info.id == id && !places_fit(shelf, record) && record->map)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s: has files in a data directory that was removed from the store", folder);
     if (record->info.id != id || !places_fit(shelf, record))
         return err_set(msg, EMBTIER_MISMATCH,
                        "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shard%s", folder,
@@ -308,8 +311,11 @@ enum embtier_err checkpoint_remove_folders(const struct checkpoint_shelf *shelf,
     if (!first)
         return no_memory(msg);
     for (uint32_t d = store_identity_directory_count(shelf->identity); d-- > 1;) {
-        _cleanup_(freep) char *folder = checkpoint_folder(shelf, id, d);
+        _cleanup_(freep) char *folder = NULL;
 
+        if (!store_identity_has(shelf->identity, d))
+            continue;
+        folder = checkpoint_folder(shelf, id, d);
         if (!folder)
             return no_memory(msg);
         TRY(folder_remove(folder, msg));
@@ -360,9 +366,10 @@ enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf, struct e
 
     for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity); d++) {
         struct ids ids = { 0 };
-        const enum embtier_err err =
-            sweep_directory(shelf, d, &ids, first == EMBTIER_OK ? msg : NULL);
+        enum embtier_err err = EMBTIER_OK;
 
+        if (store_identity_has(shelf->identity, d))
+            err = sweep_directory(shelf, d, &ids, first == EMBTIER_OK ? msg : NULL);
         free(ids.ids);
         if (first == EMBTIER_OK)
             first = err;
@@ -378,7 +385,8 @@ enum embtier_err checkpoint_next_id(const struct checkpoint_shelf *shelf, uint64
 
     for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity) && err == EMBTIER_OK;
          d++)
-        err = list_folders(store_identity_directory(shelf->identity, d), &ids, msg);
+        if (store_identity_has(shelf->identity, d))
+            err = list_folders(store_identity_directory(shelf->identity, d), &ids, msg);
     *ret_id = ids.count > 0 ? ids.ids[ids.count - 1] + 1 : 1;
     free(ids.ids);
     return err;

@@ -410,6 +410,61 @@ void space_free(struct space *space)
     free(space);
 }
 
+/* Directories of one file system share it. */
+static void count_sharers(struct space *space)
+{
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        space->directories[i].sharers = 0;
+        for (uint32_t j = 0; j < space->directory_count; j++)
+            space->directories[i].sharers +=
+                space->directories[j].device == space->directories[i].device;
+    }
+}
+
+/* The reserve is as large as those of the others. The caller holds the lock. */
+static enum embtier_err add(struct space *space, struct directory *fresh, struct err_msg *msg)
+{
+    struct directory *const more =
+        realloc(space->directories, (space->directory_count + 1) * sizeof(*more));
+    struct directory *last;
+    uint64_t bytes;
+
+    if (!more)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    space->directories = more;
+    last = &more[space->directory_count];
+    if (!free_of(fresh, &bytes, &fresh->capacity_bytes))
+        return err_set_errno(msg, errno, "%s", fresh->path);
+    *last = *fresh;
+    *fresh = (struct directory){ .fd = -1 };
+    space->directory_count++;
+    count_sharers(space);
+    last->is_reserve_set = more[0].is_reserve_set;
+    last->reserve_bytes = more[0].reserve_bytes;
+    if (!last->is_reserve_set)
+        last->reserve_bytes =
+            MIN(last->reserve_bytes, last->capacity_bytes / RESERVE_PART / last->sharers);
+    last->start_bytes = MIN(more[0].start_bytes, last->reserve_bytes / 2);
+    last->floor_bytes = MIN((uint64_t)FLOOR_BYTES, last->capacity_bytes / FLOOR_PART);
+    look(space);
+    return EMBTIER_OK;
+}
+
+enum embtier_err space_add(struct space *space, const char *directory, struct err_msg *msg)
+{
+    struct directory fresh = { .fd = -1 };
+    enum embtier_err err = directory_open(&fresh, directory, msg);
+
+    if (err == EMBTIER_OK) {
+        pthread_mutex_lock(&space->lock);
+        err = add(space, &fresh, msg);
+        pthread_mutex_unlock(&space->lock);
+    }
+    closep(&fresh.fd);
+    free(fresh.path);
+    return err;
+}
+
 void space_set_memtables(struct space *space, uint64_t memtable_bytes)
 {
     pthread_mutex_lock(&space->lock);

@@ -50,6 +50,9 @@ DEFINE_CLEANUP(struct space, space_free)
  * What is missing is taken as soon as there is space. */
 void space_set_memtables(struct space *space, uint64_t memtable_bytes);
 
+/* Watches one more directory, which rows fill as they do the others, and makes a reserve there. */
+MUST_CHECK enum embtier_err space_add(struct space *space, const char *directory,
+                                      struct err_msg *msg);
 /* Begins work that may use the reserve. True if a disk is nearly full, or may become so meanwhile,
  * through compactions, which write files and remove them again. */
 bool space_begin_use(struct space *space);

@@ -31,6 +31,14 @@ void written_begin(char *const *directories, uint32_t count)
     pthread_mutex_unlock(&places.lock);
 }
 
+void written_add_directory(const char *directory)
+{
+    pthread_mutex_lock(&places.lock);
+    if (places.count < CONFIG_DIRECTORIES_MAX)
+        places.paths[places.count++] = strdup(directory);
+    pthread_mutex_unlock(&places.lock);
+}
+
 void written_end(void)
 {
     written_begin(NULL, 0);

@@ -13,6 +13,8 @@ extern "C" {
 /* Makes these the data directories, and begins their counts. The texts are copied; one that is too
  * long, or that memory lacks for, counts nothing. */
 void written_begin(char *const *directories, uint32_t count);
+/* Adds one, whose bytes count from now on. */
+void written_add_directory(const char *directory);
 /* Forgets the directories; no file is written any more. */
 void written_end(void);
 /* Returns the number of the directory that @path lies in, for written_add(). If there is only one,

@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "store/members/join_leave.h"
+#include "store/members/reshard_directory.h"
 #include "store/resharding/reshard_plan.h"
 #include "store/resharding/reshard_record.h"
 #include "store/resharding/shard_new.h"
@@ -27,7 +29,9 @@ struct reshard {
     const struct reshard_opts *opts;
     bool kept[BUCKET_MAP_SHARDS_MAX];
     struct bucket_map *goal;
-    uint32_t total; /* buckets to move */
+    uint32_t total;  /* buckets to move */
+    uint32_t place;  /* of the directory that is added or removed */
+    bool is_written; /* the order is on disk, and a start goes on with it */
 };
 
 static void reshard_clear(struct reshard *reshard)
@@ -146,10 +150,21 @@ static enum embtier_err give_shards(struct store *store, struct new_shards *shar
     return EMBTIER_OK;
 }
 
+/* Returns the directory for one more shard. */
+static uint32_t place_for_shard(const struct reshard *reshard, const struct bucket_map *map)
+{
+    bool takes[CONFIG_DIRECTORIES_MAX];
+
+    if (reshard->opts->order == RESHARD_ADD)
+        return reshard->place;
+    for (uint32_t d = 0; d < CONFIG_DIRECTORIES_MAX; d++)
+        takes[d] = store_identity_takes_shards(reshard->store->identity, d);
+    return reshard_plan_place(map, takes);
+}
+
 static enum embtier_err add_shards(struct reshard *reshard, uint32_t count, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
-    const uint32_t directories = store_identity_directory_count(store->identity);
     _cleanup_(bucket_map_freep) struct bucket_map *map = copy_of(store, msg);
     _cleanup_(new_shards_clear) struct new_shards shards = { .list = calloc(count,
                                                                             sizeof(*shards.list)) };
@@ -162,7 +177,7 @@ static enum embtier_err add_shards(struct reshard *reshard, uint32_t count, stru
 
         TRY(move_pace_look(reshard->opts->pace, msg));
         shard->store = store;
-        TRY(shard_new_make(shard, map, reshard_plan_place(map, directories), msg));
+        TRY(shard_new_make(shard, map, place_for_shard(reshard, map), msg));
         report(reshard, RESHARD_SHARD_MADE);
     }
     TRY(prepare(store, map, &view, msg));
@@ -490,6 +505,8 @@ static enum embtier_err check_room(const struct reshard *reshard, const struct b
     struct store_stats stats = { 0 };
     struct store_demand demand = { 0 };
 
+    if (reshard->opts->order != RESHARD_TO_SHARDS) /* the fullest of the others says nothing */
+        return reshard_directory_check_room(store, map, after, msg);
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
         database_add_stats(store_database_of(store, source, kind == DATABASE_LOGGED), &stats);
     demand.bytes = stats.stored_bytes * moving / map->bucket_counts[source];
@@ -526,29 +543,181 @@ static enum embtier_err run_waves(struct reshard *reshard, struct err_msg *msg)
     }
 }
 
-static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
+/* Writes the order down, unless it is on disk. A new one is checked first. */
+static enum embtier_err take_order(const struct reshard *reshard, struct err_msg *msg)
 {
-    struct store *const store = reshard->store;
     const struct reshard_opts *const opts = reshard->opts;
-    const struct reshard_record record = { .shards = opts->shards,
-                                           .rate_bytes = atomic_load(&opts->pace->rate_bytes) };
+    const char *const directory = store_first_directory(reshard->store);
+    struct reshard_record record = { .shards = opts->shards,
+                                     .rate_bytes = atomic_load(&opts->pace->rate_bytes),
+                                     .order = opts->order,
+                                     .deletes_checkpoints = opts->deletes_checkpoints };
+    struct reshard_record now = { 0 };
+
+    if (opts->order == RESHARD_TO_SHARDS)
+        return reshard_record_write(directory, &record, msg);
+    if (strlen(opts->directory) >= sizeof(record.directory))
+        return err_set(msg, EMBTIER_INVALID, "the path of the directory is too long");
+    memcpy(record.directory, opts->directory, strlen(opts->directory) + 1);
+    if (reshard_record_read(directory, &now, NULL) == EMBTIER_OK && now.order == opts->order &&
+        strcmp(now.directory, record.directory) == 0)
+        record.shards = now.shards;
+    else
+        TRY(reshard_directory_check(reshard->store, &record, msg));
+    return reshard_record_write(directory, &record, msg);
+}
+
+static void report_prepared(void *context)
+{
+    report(context, RESHARD_PREPARED);
+}
+
+static void note_wanted(struct store *store, uint32_t shards)
+{
+    pthread_mutex_lock(&store->moves.facts_lock);
+    store->moves.facts.wanted = shards;
+    pthread_mutex_unlock(&store->moves.facts_lock);
+}
+
+/* Makes the shards that the order lacks, and chooses those that shall have buckets. */
+static enum embtier_err make_shards_for_directory(struct reshard *reshard, struct err_msg *msg)
+{
+    const struct reshard_opts *const opts = reshard->opts;
+    struct store *const store = reshard->store;
+    struct reshard_record record = { 0 };
+    uint32_t missing;
+
+    TRY(reshard_record_read(store_first_directory(store), &record, msg));
+    if (opts->order == RESHARD_ADD) {
+        missing = reshard_directory_shards(store->map, reshard->place, false);
+        missing = record.shards - MIN(record.shards, missing);
+    } else {
+        missing = reshard_directory_keep(store->map, opts->order, reshard->place, reshard->kept) > 0
+                      ? 0
+                      : reshard_directory_shards(store->map, reshard->place, true);
+    }
+    if (missing > 0)
+        TRY(add_shards(reshard, missing, msg));
+    note_wanted(store,
+                reshard_directory_keep(store->map, opts->order, reshard->place, reshard->kept));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err make_shards(struct reshard *reshard, struct err_msg *msg)
+{
+    const struct reshard_opts *const opts = reshard->opts;
+    struct store *const store = reshard->store;
     uint32_t kept;
 
-    TRY(reshard_record_write(store_first_directory(store), &record, msg));
-    report(reshard, RESHARD_PLANNED);
-    if (store->moves.wave) /* of a job that was stopped while it switched */
-        TRY(finish(reshard, msg));
+    if (opts->order != RESHARD_TO_SHARDS)
+        return make_shards_for_directory(reshard, msg);
     kept = reshard_plan_keep(store->map, opts->shards, reshard->kept);
     if (kept < opts->shards) {
         TRY(add_shards(reshard, opts->shards - kept, msg));
         (void)reshard_plan_keep(store->map, opts->shards, reshard->kept);
     }
+    return EMBTIER_OK;
+}
+
+/* Takes the shards of the directory out of the map: they have no buckets. */
+static enum embtier_err empty_directory(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    _cleanup_(bucket_map_freep) struct bucket_map *map = copy_of(store, msg);
+
+    if (!map)
+        return EMBTIER_NO_MEMORY;
+    if (reshard_directory_shards(map, reshard->place, false) == 0)
+        return EMBTIER_OK;
+    for (uint32_t s = 0; s < map->shard_count; s++) {
+        if (!bucket_map_has(map, s) || map->places[s] != reshard->place)
+            continue;
+        assert(map->bucket_counts[s] == 0);
+        map->places[s] = BUCKET_MAP_GONE;
+        map->strays[s] = false;
+    }
+    return change_map(store, &map, msg);
+}
+
+/* All buckets have left the directory. */
+static enum embtier_err leave(struct reshard *reshard, struct err_msg *msg)
+{
+    const struct reshard_opts *const opts = reshard->opts;
+    struct store *const store = reshard->store;
+
+    TRY(empty_directory(reshard, msg));
+    report(reshard, RESHARD_EMPTIED);
+    TRY(reshard_directory_free(store,
+                               &(struct reshard_freeing){ opts->deletes_checkpoints,
+                                                          opts->checkpoint, opts->drop,
+                                                          opts->context },
+                               reshard->place, msg));
+    report(reshard, RESHARD_FREED);
+    TRY(store_identity_leave(store->identity, reshard->place, msg));
+    report(reshard, RESHARD_LEFT);
+    log_info("a data directory has been removed from the store; it can be taken away when the "
+             "server has been restarted",
+             "directory=%s", LOG_QUOTED(store_identity_directory(store->identity, reshard->place)));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err move_buckets(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+
+    if (store->moves.wave) /* of a job that was stopped while it switched */
+        TRY(finish(reshard, msg));
+    TRY(make_shards(reshard, msg));
     reshard->goal = bucket_map_copy(store->map);
     if (!reshard->goal)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     reshard_plan_balance(store->map, reshard->kept, reshard->goal);
     reshard->total = count_moves(store->map, reshard->goal);
-    TRY(run_waves(reshard, msg));
+    return run_waves(reshard, msg);
+}
+
+static enum embtier_err run_order(struct reshard *reshard, struct err_msg *msg)
+{
+    const struct reshard_opts *const opts = reshard->opts;
+    struct store *const store = reshard->store;
+
+    if (opts->order == RESHARD_ADD) {
+        TRY(reshard_directory_join(store, opts->directory, report_prepared, reshard,
+                                   &reshard->place, msg));
+        report(reshard, RESHARD_JOINED);
+    }
+    if (opts->order != RESHARD_REMOVE) {
+        TRY(move_buckets(reshard, msg));
+        if (opts->order == RESHARD_ADD)
+            reshard_directory_watch(store, reshard->place);
+        return EMBTIER_OK;
+    }
+    reshard->place = store_identity_find(store->identity, opts->directory);
+    if (reshard->place == DIRECTORY_NONE) /* it has left, and then the server stopped */
+        return EMBTIER_OK;
+    store_identity_set_leaving(store->identity, reshard->place, true);
+    TRY(move_buckets(reshard, msg));
+    return leave(reshard, msg);
+}
+
+static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
+{
+    struct store *const store = reshard->store;
+    enum embtier_err err;
+
+    TRY(take_order(reshard, msg));
+    reshard->is_written = true;
+    report(reshard, RESHARD_PLANNED);
+    err = run_order(reshard, msg);
+    if (err != EMBTIER_OK && reshard->opts->order == RESHARD_REMOVE &&
+        reshard->place != DIRECTORY_NONE)
+        store_identity_set_leaving(store->identity, reshard->place, false);
+    /* A directory that could not be added is as it was: there is nothing to go on with. */
+    if (err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && reshard->opts->order == RESHARD_ADD &&
+        reshard->place == DIRECTORY_NONE && !store_identity_is_joining(store->identity))
+        reshard->is_written =
+            reshard_record_remove(store_first_directory(store), NULL) != EMBTIER_OK;
+    TRY(err);
     report(reshard, RESHARD_DONE);
     return reshard_record_remove(store_first_directory(store), msg);
 }
@@ -560,13 +729,12 @@ static enum embtier_err run_begin(struct store *store, struct reshard *reshard, 
 
     pthread_mutex_lock(&store->moves.facts_lock);
     if (facts->runs)
-        err =
-            err_set(msg, EMBTIER_BUSY,
-                    "buckets already move to %" PRIu32 " shard%s: wait for that job, or cancel it "
-                    "with `embtier jobs cancel`",
-                    facts->wanted, PLURAL(facts->wanted));
+        err = reshard_refuse(facts, msg);
     else
-        *facts = (struct reshard_facts){ .runs = true, .wanted = reshard->opts->shards };
+        *facts =
+            (struct reshard_facts){ .runs = true,
+                                    .moves_directory = reshard->opts->order != RESHARD_TO_SHARDS,
+                                    .wanted = reshard->opts->shards };
     if (err == EMBTIER_OK) {
         move_pace_stir(reshard->opts->pace);
         store->moves.job = reshard;
@@ -575,14 +743,16 @@ static enum embtier_err run_begin(struct store *store, struct reshard *reshard, 
     return err;
 }
 
-static void run_end(struct store *store, enum embtier_err err)
+/* An order that is refused, and changed nothing, has not failed. */
+static void run_end(struct store *store, enum embtier_err err, bool is_written)
 {
     struct reshard_facts *const facts = &store->moves.facts;
 
     pthread_mutex_lock(&store->moves.facts_lock);
     store->moves.job = NULL;
     facts->runs = false;
-    facts->has_failed = err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && err != EMBTIER_CANCELLED;
+    facts->has_failed =
+        is_written && err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && err != EMBTIER_CANCELLED;
     pthread_mutex_unlock(&store->moves.facts_lock);
 }
 
@@ -612,16 +782,18 @@ void reshard_look(struct store *store, struct reshard_facts *ret_facts)
 enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opts,
                              struct err_msg *msg)
 {
-    _cleanup_(reshard_clear) struct reshard reshard = { .store = store, .opts = opts };
+    _cleanup_(reshard_clear) struct reshard reshard = { .store = store,
+                                                        .opts = opts,
+                                                        .place = DIRECTORY_NONE };
     enum embtier_err err;
 
-    if (opts->shards == 0 || opts->shards > CONFIG_SHARDS_MAX)
+    if (opts->order == RESHARD_TO_SHARDS && (opts->shards == 0 || opts->shards > CONFIG_SHARDS_MAX))
         return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " shards, allowed: 1 to %d", opts->shards,
                        CONFIG_SHARDS_MAX);
     TRY(run_begin(store, &reshard, msg));
     err = run_job(&reshard, msg);
-    if (err != EMBTIER_OK && err != EMBTIER_SHUTDOWN)
+    if (reshard.is_written && err != EMBTIER_OK && err != EMBTIER_SHUTDOWN)
         remove_copies(&reshard);
-    run_end(store, err);
+    run_end(store, err, reshard.is_written);
     return err;
 }

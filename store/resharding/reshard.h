@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard.h: moves buckets to another number of shards while the store is in use.
+/* reshard.h: moves buckets to another number of shards while the store is in use, to a directory
+ * that is added, or away from one that is removed (members/reshard_directory.h).
  *
  * A job makes the shards that are missing, and plans where each bucket shall lie. Then it goes from
  * shard to shard that has buckets to give, one wave (wave.h) each:
@@ -25,11 +26,12 @@
 #include "base/err.h"
 #include "store/resharding/move_pace.h"
 #include "store/resharding/reshard_facts.h"
+#include "store/resharding/reshard_record.h"
 
 struct store;
 
 struct reshard_opts {
-    uint32_t shards; /* as many shall have buckets */
+    uint32_t shards; /* as many shall have buckets, if no directory is added or removed */
     struct move_pace *pace;
     /* Makes a checkpoint, then calls reshard_switch() with its id, or with 0 if the store has none
      * and needs none. No other checkpoint is being made from the call to its return. */
@@ -37,6 +39,14 @@ struct reshard_opts {
     /* Tells each step, with the numbers of buckets that have moved and that shall move. */
     void (*report)(void *context, enum reshard_step step, uint32_t moved, uint32_t total);
     void *context;
+
+    /* A directory is added or removed: absolute. Its own copy of an order on disk goes on. */
+    enum reshard_order order;
+    const char *directory;
+    bool deletes_checkpoints; /* see reshard_record.h */
+    /* For a directory that is removed. Makes a checkpoint; deletes one. */
+    enum embtier_err (*checkpoint)(void *context, struct err_msg *msg);
+    enum embtier_err (*drop)(void *context, uint64_t id, struct err_msg *msg);
 };
 
 /* Runs a job. Buckets that have moved before an error stay where they are. BUSY: another one runs.

@@ -30,7 +30,7 @@ uint32_t reshard_plan_keep(const struct bucket_map *map, uint32_t wanted, bool *
     return count;
 }
 
-uint32_t reshard_plan_place(const struct bucket_map *map, uint32_t directory_count)
+uint32_t reshard_plan_place(const struct bucket_map *map, const bool *takes)
 {
     uint32_t counts[CONFIG_DIRECTORIES_MAX] = { 0 };
     uint32_t emptiest = 0;
@@ -38,8 +38,10 @@ uint32_t reshard_plan_place(const struct bucket_map *map, uint32_t directory_cou
     for (uint32_t s = 0; s < map->shard_count; s++)
         if (bucket_map_has(map, s))
             counts[map->places[s]]++;
-    for (uint32_t d = 1; d < directory_count; d++)
-        if (counts[d] < counts[emptiest])
+    while (emptiest < CONFIG_DIRECTORIES_MAX - 1 && !takes[emptiest])
+        emptiest++;
+    for (uint32_t d = emptiest + 1; d < CONFIG_DIRECTORIES_MAX; d++)
+        if (takes[d] && counts[d] < counts[emptiest])
             emptiest = d;
     return emptiest;
 }

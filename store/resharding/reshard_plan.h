@@ -14,8 +14,9 @@
  * the most shards loses one first, and of its shards the youngest. So the choice is the same when
  * a job goes on after some buckets have left. Returns how many stay. */
 uint32_t reshard_plan_keep(const struct bucket_map *map, uint32_t wanted, bool *kept);
-/* Returns the directory for one more shard: that with the fewest. */
-uint32_t reshard_plan_place(const struct bucket_map *map, uint32_t directory_count);
+/* Returns the directory for one more shard: that with the fewest of those in @takes, of which there
+ * is one. @takes[CONFIG_DIRECTORIES_MAX]. */
+uint32_t reshard_plan_place(const struct bucket_map *map, const bool *takes);
 
 /* Makes @ret_after of @map: the kept shards have as many buckets as any other of them, give or take
  * one, and as few buckets as possible have moved. Only shards, not generation or strays, differ. */

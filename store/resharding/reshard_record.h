@@ -4,15 +4,25 @@
 #ifndef EMBTIER_STORE_RESHARDING_RESHARD_RECORD_H
 #define EMBTIER_STORE_RESHARDING_RESHARD_RECORD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 #define RESHARD_RECORD_FILE "reshard.json"
 
+#define RESHARD_DIRECTORY_MAX 4096
+
+enum reshard_order { RESHARD_TO_SHARDS, RESHARD_ADD, RESHARD_REMOVE };
+
 struct reshard_record {
-    uint32_t shards; /* 0: there is no job */
+    /* Shards that shall have buckets; or that the added directory gets, or that stay without the
+     * removed one. 0: there is no job. */
+    uint32_t shards;
     uint64_t rate_bytes;
+    enum reshard_order order;
+    bool deletes_checkpoints; /* also a user's, if they need the directory that is removed */
+    char directory[RESHARD_DIRECTORY_MAX]; /* added or removed; "": none is */
 };
 
 /* A missing file is no job. CORRUPT: it is damaged; the caller logs that, and may remove it. */

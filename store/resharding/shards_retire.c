@@ -50,6 +50,8 @@ static enum embtier_err remove_folders(const struct store *store, struct err_msg
     for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
         const char *const directory = store_identity_directory(store->identity, d);
 
+        if (!store_identity_has(store->identity, d))
+            continue;
         for (uint32_t s = 0; s < store->map->shard_count; s++) {
             _cleanup_(freep) char *folder = NULL;
             bool is_there = false;

@@ -186,7 +186,8 @@ static void test_maps_of_the_second_format_that_say_nonsense_are_refused(void **
     fixture_refused(f, EMBTIER_CORRUPT, "shard 3 is gone, but has buckets");
     map->places[3] = 2;
     map_write(f, map);
-    fixture_refused(f, EMBTIER_MISMATCH, "shard 3 lies in data directory 2, but the store has 2");
+    fixture_refused(f, EMBTIER_MISMATCH,
+                    "shard 3 lies in data directory 2, which the store does not have");
     map->places[3] = 1;
     map->shards[0] = 4;
     map_write(f, map);

@@ -74,6 +74,7 @@ static void test_a_plan_moves_as_few_buckets_as_can_be(void **state)
     struct bucket_map *const goal = test_malloc(sizeof(*goal));
     struct bucket_map *const after = test_malloc(sizeof(*after));
     bool *const kept = test_malloc(BUCKET_MAP_SHARDS_MAX);
+    const bool takes[CONFIG_DIRECTORIES_MAX] = { true, true };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -82,7 +83,7 @@ static void test_a_plan_moves_as_few_buckets_as_can_be(void **state)
         bucket_map_balance(map, cases[i].from);
         bucket_map_place(map, (cases[i].from + 1) / 2);
         while (map->shard_count < cases[i].to) {
-            const uint32_t place = reshard_plan_place(map, 2);
+            const uint32_t place = reshard_plan_place(map, takes);
 
             map->places[map->shard_count++] = (uint8_t)place;
         }

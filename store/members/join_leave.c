@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/members/join_leave.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/log/log.h"
+#include "base/paths.h"
+#include "store/buckets/bucket_map.h"
+#include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/files/space.h"
+#include "store/members/identity_impl.h"
+#include "store/store_identity.h"
+
+uint32_t store_identity_find(const struct store_identity *identity, const char *path)
+{
+    for (uint32_t i = 0; i < store_identity_directory_count(identity); i++)
+        if (store_identity_has(identity, i) &&
+            (strcmp(store_identity_directory(identity, i), path) == 0 ||
+             identity_is_same_directory(store_identity_directory(identity, i), path)))
+            return i;
+    return DIRECTORY_NONE;
+}
+
+/* ---- Checks ---- */
+
+static enum embtier_err check_text(const char *path, struct err_msg *msg)
+{
+    _cleanup_(json_decrefp) json_t *text = json_string(path);
+
+    if (path[0] != '/')
+        return err_set(msg, EMBTIER_INVALID,
+                       "`%s` is relative, and the server's folder may be another; allowed: an "
+                       "absolute path",
+                       path);
+    if (strlen(path) >= PATH_MAX - NAME_MAX || !text)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the path is too long or no UTF-8; allowed: a data directory of at most %d "
+                       "bytes",
+                       PATH_MAX - NAME_MAX - 1);
+    return EMBTIER_OK;
+}
+
+/* Returns the folder that @path lies in, malloced; NULL: no memory. */
+static char *parent_of(const char *path)
+{
+    char *const parent = strdup(path);
+    size_t length = parent ? strlen(parent) : 0;
+
+    while (length > 1 && parent[length - 1] == '/')
+        length--;
+    while (length > 1 && parent[length - 1] != '/')
+        length--;
+    while (length > 1 && parent[length - 1] == '/')
+        length--;
+    if (parent)
+        parent[length] = '\0';
+    return parent;
+}
+
+static bool lies_in(const char *path, const char *other)
+{
+    const size_t length = strlen(other);
+
+    return strncmp(path, other, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* @real: without links; it, or the folder that it is to be made in, as @is_parent says. */
+static enum embtier_err check_apart(const struct store_identity *identity, const char *path,
+                                    const char *real, bool is_parent, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < store_identity_directory_count(identity); i++) {
+        _cleanup_(freep) char *other = NULL;
+
+        if (!store_identity_has(identity, i))
+            continue;
+        other = realpath(store_identity_directory(identity, i), NULL);
+        if (!other)
+            continue;
+        if (!is_parent && strcmp(real, other) == 0)
+            return err_set(msg, EMBTIER_EXISTS, "%s is already data directory %u of this store",
+                           path, i);
+        if (lies_in(real, other) || (!is_parent && lies_in(other, real)))
+            return err_set(msg, EMBTIER_INVALID,
+                           "%s and the data directory %s lie one in the other: name another "
+                           "directory",
+                           path, store_identity_directory(identity, i));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_access(const char *path, const struct stat *info, struct err_msg *msg)
+{
+    if (!S_ISDIR(info->st_mode))
+        return err_set(msg, EMBTIER_INVALID, "%s is no directory", path);
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
+        return err_set(msg, err_from_errno(errno),
+                       "%s: %s: let the server's user read and write it", path,
+                       strerror(errno)); // NOLINT(concurrency-mt-unsafe)
+    return EMBTIER_OK;
+}
+
+/* True if an earlier try left the directory behind before it counted. */
+static bool is_left_over(const struct store_identity *identity, const char *path)
+{
+    struct record record = { 0 };
+
+    return identity_record_read(path, &record, NULL) == EMBTIER_OK &&
+           record.state == STATE_MAKING &&
+           strcmp(record.uuid, store_identity_uuid(identity)) == 0 &&
+           record.directory_index == store_identity_directory_count(identity);
+}
+
+static enum embtier_err check_contents(const struct store_identity *identity, const char *path,
+                                       struct err_msg *msg)
+{
+    struct record record = { 0 };
+    enum embtier_err err;
+
+    if (is_left_over(identity, path))
+        return EMBTIER_OK;
+    err = identity_record_read(path, &record, msg);
+    if (err == EMBTIER_OK && record.state == STATE_ABSENT)
+        return identity_directory_check_empty(path, msg);
+    if (err != EMBTIER_OK && err != EMBTIER_CORRUPT && err != EMBTIER_VERSION)
+        return err;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "%s: not empty: it belongs to a store, or did so; name an empty directory, or "
+                   "remove what is in it",
+                   path);
+}
+
+static void find_sharer(const struct store_identity *identity, dev_t device, uint32_t *ret_sharer)
+{
+    struct stat info;
+
+    *ret_sharer = DIRECTORY_NONE;
+    for (uint32_t i = store_identity_directory_count(identity); i-- > 0;)
+        if (store_identity_has(identity, i) &&
+            stat(store_identity_directory(identity, i), &info) == 0 && info.st_dev == device)
+            *ret_sharer = i;
+}
+
+enum embtier_err store_identity_check_new(const struct store_identity *identity, const char *path,
+                                          uint32_t *ret_sharer, struct err_msg *msg)
+{
+    _cleanup_(freep) char *real = NULL;
+    _cleanup_(freep) char *parent = NULL;
+    struct stat info;
+    bool is_there;
+
+    TRY(check_text(path, msg));
+    if (store_identity_directory_count(identity) >= CONFIG_DIRECTORIES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "the store can have no more data directories: it has had %d",
+                       CONFIG_DIRECTORIES_MAX);
+    is_there = stat(path, &info) == 0;
+    if (!is_there && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    parent = parent_of(path);
+    if (!parent)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (!is_there && stat(parent, &info) != 0)
+        return err_set_errno(msg, errno, "%s", parent);
+    TRY(check_access(is_there ? path : parent, &info, msg));
+    real = realpath(is_there ? path : parent, NULL);
+    if (!real)
+        return err_set_errno(msg, errno, "%s", path);
+    TRY(check_apart(identity, path, real, !is_there, msg));
+    if (is_there)
+        TRY(check_contents(identity, path, msg));
+    find_sharer(identity, info.st_dev, ret_sharer);
+    return EMBTIER_OK;
+}
+
+/* ---- Joining ---- */
+
+static enum embtier_err make_directory(struct store_identity *identity, const char *path,
+                                       struct err_msg *msg)
+{
+    _cleanup_(freep) char *parent = parent_of(path);
+
+    if (!parent)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    identity->joining_was_made = mkdir(path, 0700) == 0;
+    if (!identity->joining_was_made && errno != EEXIST)
+        return err_set_errno(msg, errno, "%s", path);
+    return identity->joining_was_made ? directory_sync(parent, msg) : EMBTIER_OK;
+}
+
+enum embtier_err store_identity_join_begin(struct store_identity *identity, const char *path,
+                                           struct err_msg *msg)
+{
+    const uint32_t place = store_identity_directory_count(identity);
+    struct directory *const joining = &identity->joining;
+    enum embtier_err err;
+
+    if (joining->path && strcmp(joining->path, path) == 0)
+        return EMBTIER_OK; /* an earlier try left it in a list that could not be taken back */
+    if (joining->path)
+        return err_set(msg, EMBTIER_BUSY, "%s is being added: add it again first", joining->path);
+    joining->lock_fd = -1;
+    joining->path = strdup(path);
+    if (!joining->path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    joining->record = identity->directories[0].record;
+    joining->record.state = STATE_MAKING;
+    joining->record.directory_index = place;
+    joining->record.directory_count = place + 1;
+    err = make_directory(identity, path, msg);
+    if (err == EMBTIER_OK)
+        err = identity_directory_lock(joining, false, msg);
+    if (err == EMBTIER_OK)
+        err = check_contents(identity, path, msg); /* again, now that no server can change it */
+    if (err != EMBTIER_OK) {
+        closep(&joining->lock_fd);
+        free(TAKE(joining->path));
+        if (identity->joining_was_made)
+            (void)!folder_remove(path, NULL);
+        return err;
+    }
+    err = identity_record_write(path, &joining->record, msg);
+    if (err != EMBTIER_OK)
+        store_identity_join_undo(identity);
+    return err;
+}
+
+bool store_identity_is_joining(const struct store_identity *identity)
+{
+    return identity->joining.path != NULL;
+}
+
+void store_identity_join_undo(struct store_identity *identity)
+{
+    static const char *const names[] = { MEMBERS_FILE, BUCKET_MAP_FILE, SPACE_RESERVE_FILE,
+                                         IDENTITY_FILE, LOCK_FILE };
+    struct directory *const joining = &identity->joining;
+
+    if (!joining->path)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        _cleanup_(freep) char *path = path_join(joining->path, names[i]);
+
+        if (path)
+            (void)unlink(path);
+    }
+    closep(&joining->lock_fd);
+    joining->lock_fd = -1;
+    if (identity->joining_was_made)
+        (void)rmdir(joining->path);
+    free(TAKE(joining->path));
+}
+
+/* ---- The list ---- */
+
+/* Returns the list of the directories as they are now. */
+static enum embtier_err list_of(const struct store_identity *identity, struct members *ret_members,
+                                struct err_msg *msg)
+{
+    struct members members = { 0 };
+
+    if (identity->members.generation > 0)
+        return members_copy(&identity->members, ret_members, msg);
+    memcpy(members.uuid, store_identity_uuid(identity), sizeof(members.uuid));
+    members.given = store_identity_directory_count(identity);
+    for (uint32_t i = 0; i < members.given; i++) {
+        members.paths[i] = realpath(store_identity_directory(identity, i), NULL);
+        if (members.paths[i])
+            continue;
+        members_clear(&members);
+        return err_set_errno(msg, errno, "%s", store_identity_directory(identity, i));
+    }
+    *ret_members = members;
+    return EMBTIER_OK;
+}
+
+/* @more: a directory that is not the store's yet; may be NULL. @but: one whose copy matters to
+ * nobody. */
+static enum embtier_err write_all(const struct store_identity *identity, const char *more,
+                                  uint32_t but, const struct members *members, struct err_msg *msg)
+{
+    if (more)
+        TRY(members_write(more, members, msg));
+    for (uint32_t i = 0; i < store_identity_directory_count(identity); i++)
+        if (store_identity_has(identity, i) && i != but)
+            TRY(members_write(store_identity_directory(identity, i), members, msg));
+    if (but != DIRECTORY_NONE)
+        (void)!members_write(store_identity_directory(identity, but), members, NULL);
+    return EMBTIER_OK;
+}
+
+/* Replaces the list by @now. If it cannot be written everywhere, @before is written again. If that
+ * fails too, *@ret_unknown: a start may find either. */
+static enum embtier_err change(struct store_identity *identity, const char *more, uint32_t but,
+                               struct members *before, struct members *now, bool *ret_unknown,
+                               struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    now->generation = before->generation + 1;
+    before->generation += 2;
+    err = write_all(identity, more, but, now, msg);
+    *ret_unknown = false;
+    if (err != EMBTIER_OK) {
+        *ret_unknown = write_all(identity, NULL, DIRECTORY_NONE, before, NULL) != EMBTIER_OK;
+        now = before;
+    }
+    identity->is_unknown = *ret_unknown;
+    members_clear(&identity->members);
+    identity->members = *now;
+    *now = (struct members){ 0 };
+    return err;
+}
+
+enum embtier_err store_identity_join_end(struct store_identity *identity, bool *ret_unknown,
+                                         uint32_t *ret_place, struct err_msg *msg)
+{
+    _cleanup_(members_clear) struct members before = { 0 };
+    _cleanup_(members_clear) struct members now = { 0 };
+    struct directory *const joining = &identity->joining;
+    const uint32_t place = joining->record.directory_index;
+    struct directory *const directory = &identity->directories[place];
+
+    *ret_unknown = false;
+    TRY(list_of(identity, &before, msg));
+    TRY(members_copy(&before, &now, msg));
+    now.paths[now.given] = realpath(joining->path, NULL);
+    if (!now.paths[now.given])
+        return err_set_errno(msg, errno, "%s", joining->path);
+    now.given++;
+    TRY(change(identity, joining->path, DIRECTORY_NONE, &before, &now, ret_unknown, msg));
+    directory->path = TAKE(joining->path);
+    directory->lock_fd = joining->lock_fd;
+    directory->record = joining->record;
+    joining->lock_fd = -1;
+    atomic_store_explicit(&identity->directory_count, place + 1, memory_order_release);
+    *ret_place = place;
+    directory->record.state = STATE_READY;
+    if (identity_record_write(directory->path, &directory->record, NULL) != EMBTIER_OK)
+        directory->record.state = STATE_MAKING; /* the next start writes it */
+    return EMBTIER_OK;
+}
+
+/* ---- Leaving ---- */
+
+void store_identity_set_leaving(struct store_identity *identity, uint32_t place, bool leaves)
+{
+    if (leaves || !identity->is_unknown)
+        atomic_store(&identity->directories[place].leaves, leaves);
+}
+
+bool store_identity_takes_shards(const struct store_identity *identity, uint32_t place)
+{
+    return store_identity_has(identity, place) &&
+           !atomic_load(&identity->directories[place].leaves);
+}
+
+enum embtier_err store_identity_leave(struct store_identity *identity, uint32_t place,
+                                      struct err_msg *msg)
+{
+    _cleanup_(members_clear) struct members before = { 0 };
+    _cleanup_(members_clear) struct members now = { 0 };
+    bool is_unknown;
+
+    TRY(list_of(identity, &before, msg));
+    TRY(members_copy(&before, &now, msg));
+    now.has_left[place] = true;
+    TRY(change(identity, NULL, place, &before, &now, &is_unknown, msg));
+    atomic_store(&identity->directories[place].has_left, true);
+    return EMBTIER_OK;
+}
+
+/* ---- A start ---- */
+
+static bool is_same_text(const char *path, const char *other)
+{
+    size_t length = strlen(path), others = strlen(other);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (others > 1 && other[others - 1] == '/')
+        others--;
+    return length == others && strncmp(path, other, length) == 0;
+}
+
+/* Returns the number of the directory at @path; DIRECTORY_NONE: it is none of the list's. A drive
+ * that was taken away leaves a mount point without a store, or nothing at all. */
+static uint32_t number_of(const struct members *members, const char *path)
+{
+    struct record record = { 0 };
+    uint32_t number = DIRECTORY_NONE;
+
+    if (identity_record_read(path, &record, NULL) == EMBTIER_OK && record.state != STATE_ABSENT)
+        return strcmp(record.uuid, members->uuid) == 0 ? record.directory_index : DIRECTORY_NONE;
+    for (uint32_t i = 0; i < members->given; i++)
+        if (members->has_left[i] && is_same_text(members->paths[i], path))
+            number = i;
+    return number;
+}
+
+static void drop(struct config *config, uint32_t index)
+{
+    log_warn("a data directory that was removed from the store is ignored; take it out of "
+             "data.directories",
+             "directory=%s", LOG_QUOTED(config->data.directories[index]));
+    free(config->data.directories[index]);
+    config->data.directory_count--;
+    for (uint32_t i = index; i < config->data.directory_count; i++)
+        config->data.directories[i] = config->data.directories[i + 1];
+}
+
+/* Not if another store, or none, is in its place: the start refuses, and tells what it lacks. */
+static enum embtier_err add_missing(struct config *config, const struct members *members,
+                                    uint32_t number, struct err_msg *msg)
+{
+    const char *const path = members->paths[number];
+    const uint32_t count = config->data.directory_count;
+    struct record record = { 0 };
+    char **more;
+
+    if (identity_record_read(path, &record, NULL) != EMBTIER_OK || record.state == STATE_ABSENT ||
+        strcmp(record.uuid, members->uuid) != 0 || record.directory_index != number)
+        return EMBTIER_OK;
+    more = realloc(config->data.directories, (count + 1) * sizeof(*more));
+    if (more)
+        config->data.directories = more;
+    if (!more || !(more[count] = strdup(path)))
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    config->data.directory_count++;
+    log_warn("data.directories lacks a data directory that was added to the store; it is opened "
+             "all the same. Add it to data.directories",
+             "directory=%s", LOG_QUOTED(path));
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_settle_directories(struct config *config, struct err_msg *msg)
+{
+    _cleanup_(members_clear) struct members members = { 0 };
+    bool is_named[CONFIG_DIRECTORIES_MAX] = { false };
+
+    /* Errors are the start's, which has the words for them. */
+    if (members_find(config->data.directories, config->data.directory_count, &members, NULL) !=
+            EMBTIER_OK ||
+        members.generation == 0)
+        return EMBTIER_OK;
+    for (uint32_t i = 0; i < config->data.directory_count;) {
+        const uint32_t number = number_of(&members, config->data.directories[i]);
+
+        if (number < members.given && members.has_left[number] &&
+            config->data.directory_count > 1) {
+            drop(config, i);
+            continue;
+        }
+        if (number < members.given)
+            is_named[number] = true;
+        i++;
+    }
+    for (uint32_t n = 0; n < members.given; n++)
+        if (!is_named[n] && members_have(&members, n) &&
+            config->data.directory_count < CONFIG_DIRECTORIES_MAX)
+            TRY(add_missing(config, &members, n, msg));
+    return EMBTIER_OK;
+}
