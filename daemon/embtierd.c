@@ -19,6 +19,7 @@
 #include "daemon/control/process/signals.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
+#include "store/members/join_leave.h"
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -217,6 +218,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
         config->log.is_option = true;
     }
     log_set_level(config->log.level);
+    TRY(store_settle_directories(config, msg));
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIER_PROJECT_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
@@ -242,8 +244,10 @@ static int check(const struct arguments *arguments)
 
     if (err == EMBTIER_OK) {
         config->data.must_exist = false; /* the store may be made later */
-        err = config_check_machine(config, &msg);
+        err = store_settle_directories(config, &msg);
     }
+    if (err == EMBTIER_OK)
+        err = config_check_machine(config, &msg);
     if (err == EMBTIER_OK)
         err = server_check(config, print_warning, print_warning, &msg);
     if (err == EMBTIER_OK)

@@ -54,6 +54,11 @@ static const struct string_limit string_limits[] = {
     { &embtier__compaction_reply__descriptor, 13, 255 },
     { &embtier__compaction_reply__descriptor, 14, 255 },
     { &embtier__compaction_database__descriptor, 1, CONFIG_FILE_BYTES_MAX },
+    { &embtier__reshard__descriptor, 3, DATA_DIRECTORY_BYTES_MAX },
+    { &embtier__reshard__descriptor, 4, DATA_DIRECTORY_BYTES_MAX },
+    { &embtier__reshard_reply__descriptor, 6, DATA_DIRECTORY_BYTES_MAX },
+    { &embtier__reshard_reply__descriptor, 7, DATA_DIRECTORY_BYTES_MAX },
+    { &embtier__data_directory__descriptor, 2, DATA_DIRECTORY_BYTES_MAX },
     { &embtier__metric__descriptor, 1, 128 },                    /* name */
     { &embtier__metric__descriptor, 2, 512 },                    /* help */
     { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */

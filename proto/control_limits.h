@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-#define CONFIG_FILE_BYTES_MAX 255 /* of HelloReply.config_file */
-#define SECRET_BYTES_MAX      64  /* of HelloReply.secret */
+#define DATA_DIRECTORY_BYTES_MAX 4096 /* of a path */
+#define CONFIG_FILE_BYTES_MAX    255  /* of HelloReply.config_file */
+#define SECRET_BYTES_MAX         64   /* of HelloReply.secret */
 
 #define KNOB_VALUE_BYTES_MAX 4096
 #define KNOB_FILE_BYTES_MAX  (UINT32_C(48) << 10) /* of KnobList.text */

@@ -50,6 +50,7 @@
 #include "embtier_common.h"
 #include "embtier_compaction.h"
 #include "embtier_connection.h"
+#include "embtier_data.h"
 #include "embtier_group.h"
 #include "embtier_job.h"
 #include "embtier_knob.h"

@@ -507,6 +507,33 @@ def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rn
     print(f"{kind.__name__}: {calls} allocations, {failures} failed, {errors}; done without {dict(unharmed)}")
 
 
+def test_a_data_directory_is_added_although_memory_lacked_first(world, rng):
+    """Its databases stay open, so this is no kind of request above."""
+    w = world
+
+    def add(name: str) -> subprocess.CompletedProcess:
+        command = [CLI, "--socket", w.daemon.path, "data", "add", f"{w.daemon.folder}/{name}", "--rate", "0"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def must(done: subprocess.CompletedProcess) -> None:
+        assert done.returncode == 0 or "already data directory" in done.stderr, done.stderr
+
+    w.allocations.fail(0)
+    must(add("more"))
+    calls = w.allocations.calls
+    w.allocations.end()
+    for n in rng.sample(range(1, calls + 1), SAMPLED_REQUESTS):
+        w.allocations.fail(n)
+        done = add(f"more-{n}")
+        w.allocations.end()
+        assert w.daemon.is_running, w.daemon.log.read_text()[-3000:]
+        assert done.returncode == 0 or "out of memory" in done.stderr or has_lost_server(done), done.stderr
+        w.await_end_of_jobs()
+        must(add(f"more-{n}"))
+        w.server.reconnect()
+        w.check()
+
+
 # ---- Starts and stops ----
 
 START_ROWS = np.arange(ROWS * 20, dtype=np.float32).reshape(ROWS, 20)

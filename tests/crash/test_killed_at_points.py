@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, applies
-a plan, moves rows to other shards, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row
+a plan, moves rows to other shards or data directories, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row
 is still as its table's durability promises, and a table or checkpoint is there wholly or not at all. The same holds for an export
 whose client is killed.
 
@@ -91,7 +91,7 @@ class Store:
         dram = self.daemon.dram(1) | {"bytes": "8MiB", "array_bytes": "4MiB"}  # an array and the hot rows of a split
         pmem = self.daemon.pmem(1) | {"bytes": "4MiB", "array_bytes": "2MiB"}
         self.daemon.configure({"cache": {"tiers": [dram, pmem]}})
-        self.rows, self.copy = folder / "rows", folder / "copy"
+        self.rows, self.copy, self.more = folder / "rows", folder / "copy", folder / "more"
         self.killer = Killer(folder / "kill")
         self.daemon.with_fault("kill_at", EMBTIER_FAULT_KILL=str(self.killer.path))
         self.daemon.start()
@@ -109,6 +109,7 @@ class Store:
 
     def put_back(self) -> None:
         shutil.rmtree(self.rows)
+        shutil.rmtree(self.more, ignore_errors=True)
         shutil.copytree(self.copy, self.rows)
         self.killer.tell(0, 0)
 
@@ -140,6 +141,7 @@ class Moment:
     """One kind of work of a running server."""
 
     checkpoints = {1, 2}  # must still be there afterwards
+    goes_on = False  # true: the next start goes on with it, and may delete checkpoints
 
     def prepare(self, server) -> None:
         pass
@@ -376,9 +378,10 @@ class Reshard(Writes):
     """Moves rows to more shards, then to fewer, while rows change. The next start goes on with it."""
 
     checkpoints: set[int] = set()  # each shard that gives rows away has one made, and older ones go
+    goes_on = True
 
-    def move(self, server, store, shards: int) -> subprocess.CompletedProcess:
-        command = [str(CLI), "--socket", store.daemon.socket, "reshard", "--shards", str(shards), "--rate", "0"]
+    def move(self, server, store, *words: str) -> subprocess.CompletedProcess:
+        command = [str(CLI), "--socket", store.daemon.socket, *words, "--rate", "0"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as move:
             while move.poll() is None:
                 self.sent += 1
@@ -386,13 +389,23 @@ class Reshard(Writes):
                 self.acknowledged = self.sent
             return subprocess.CompletedProcess(command, move.returncode, stderr=move.stderr.read())
 
+    def orders(self, store) -> list[list[str]]:
+        return [["reshard", "--shards", str(shards)] for shards in (3, 1)]
+
     def run(self, server, store) -> None:
         deadline = time.monotonic() + MOVE_LIMIT_S
-        for shards in (3, 1):
-            while (done := self.move(server, store, shards)).returncode:
+        for words in self.orders(store):
+            while (done := self.move(server, store, *words)).returncode:
                 if has_lost_server(done):
                     raise embtier.DisconnectedError(done.stderr)
                 assert was_busy(done) and time.monotonic() < deadline, done.stderr
+
+
+class Directories(Reshard):
+    """Adds a data directory, and removes it again, while rows change. The configuration does not know of it."""
+
+    def orders(self, store) -> list[list[str]]:
+        return [["data", "add", str(store.more)], ["data", "remove", str(store.more), "--delete-checkpoints"]]
 
 
 class Compact(Writes):
@@ -554,7 +567,7 @@ class RestoreFrom(Moment):
 
 
 MOMENTS = {
-    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "reshard": Reshard, "compact": Compact, "stop": Stop,
+    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "reshard": Reshard, "directories": Directories, "compact": Compact, "stop": Stop,
     "checkpoint": Checkpoint, "delete": Delete, "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
 }  # fmt: skip
 
@@ -577,7 +590,8 @@ def look(store: Store, moment: Moment) -> None:
         ids = {info.id for info in server.checkpoints()}
         assert moment.checkpoints <= ids, f"of checkpoints {moment.checkpoints} there are {ids}"
         for id in ids:
-            server.verify_checkpoint(id)
+            with contextlib.suppress(*[embtier.NotFoundError] if moment.goes_on else []):
+                server.verify_checkpoint(id)
         moment.check(server)
         write(server, [spec.name for spec in server.tables()], 8)  # the store can still be used
         server.verify_checkpoint(server.checkpoint().id)

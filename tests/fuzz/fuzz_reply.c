@@ -352,10 +352,16 @@ static enum embtier_err call_compaction(struct embtier *server)
 
 static enum embtier_err call_reshard(struct embtier *server)
 {
+    struct embtier_data_list *list = NULL;
     struct embtier_reshard reshard;
 
     TRY(embtier_reshard_show(server, &reshard));
-    return embtier_reshard_run(server, 3, 0, NULL, NULL, &reshard);
+    TRY(embtier_reshard_run(server, 3, 0, NULL, NULL, &reshard));
+    TRY(embtier_data_list(server, &list));
+    for (size_t i = 0; i < embtier_data_list_count(list); i++)
+        (void)strlen(embtier_data_list_at(list, i)->path);
+    embtier_data_list_free(list);
+    return EMBTIER_OK;
 }
 
 static enum embtier_err call_knobs(struct embtier *server)

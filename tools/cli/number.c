@@ -133,6 +133,17 @@ bool number_is_double(const char *text, double *ret_value)
     return number_parse_double(text, ret_value, &end) && *end == '\0';
 }
 
+bool number_parse_rate(const char *text, uint64_t *ret_bytes)
+{
+    const double most = (double)(UINT64_C(1) << 62);
+    double mib;
+
+    if (!number_is_double(text, &mib) || !(mib >= 0) || mib * MIB > most)
+        return false;
+    *ret_bytes = mib > 0 ? MAX((uint64_t)(mib * MIB), UINT64_C(1)) : 0;
+    return true;
+}
+
 /* IEEE 754 interchange formats differ only in two widths. */
 struct float_format {
     int bytes;

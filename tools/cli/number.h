@@ -23,6 +23,8 @@ const char *number_date(struct number_text *buffer, uint64_t since_1970_ms);
 
 /* Parses a decimal number without sign or blanks, and with nothing behind it. */
 MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);
+/* Parses a number of MiB, with a fraction if it has one, as bytes; only 0 is 0. */
+MUST_CHECK bool number_parse_rate(const char *text, uint64_t *ret_bytes);
 /* Parses the decimal number that @text begins with, such as -0.5 or 1e-3, up to *@ret_end. False:
  * there is none, it begins with blanks or is a word such as nan, or a double would turn it into 0
  * or infinity. */

@@ -5,15 +5,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/log/log.h"
 #include "base/macros.h"
+#include "base/yaml/yaml_doc.h"
+#include "config/config.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/knobs/knobs.h"
 #include "proto/control.pb-c.h"
+#include "store/members/data_directories.h"
+#include "store/members/reshard_directory.h"
 #include "store/resharding/reshard.h"
 #include "store/resharding/reshard_record.h"
 #include "store/store.h"
@@ -25,9 +31,9 @@
 
 struct reshard_job {
     struct job job;
-    uint32_t shards; /* 0: as the record on disk says */
-    uint64_t rate_bytes;
-    struct reshard_facts facts; /* at its end */
+    struct reshard_record record; /* shards 0 and no directory: as the record on disk says */
+    struct reshard_facts facts;   /* at its end */
+    struct data_directories directories;
 };
 
 /* A job while it runs, and the parts of the server. */
@@ -36,7 +42,7 @@ struct running {
     const struct job_parts *parts;
     const struct progress_sink *progress;
     uint32_t moved, total;
-    uint64_t checkpoint_id; /* the last that was made; 0: none */
+    uint64_t checkpoint_id; /* the last that was made for a switch; 0: none */
 };
 
 static struct reshard_job *of(const struct job *job)
@@ -79,27 +85,58 @@ static bool needs_another(enum embtier_err err)
     return err == EMBTIER_MISMATCH || err == EMBTIER_NOT_FOUND;
 }
 
+/* @passes: the next one takes its place (checkpoints.h). */
+static enum embtier_err make_and(struct running *running, bool passes,
+                                 enum embtier_err (*then)(void *context, uint64_t id,
+                                                          struct err_msg *msg),
+                                 struct err_msg *msg)
+{
+    const struct checkpoint_order order = { .automatic = true, .passes = passes };
+    enum embtier_err err = EMBTIER_BUSY;
+
+    for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY; i++) {
+        if (i > 0)
+            TRY(rest(running, msg));
+        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, then, running, msg);
+    }
+    return err;
+}
+
 /* A switch that failed is tried again with the checkpoint that was made for it. */
 static enum embtier_err commit(void *context, struct err_msg *msg)
 {
     struct running *const running = context;
-    const struct checkpoint_order order = { .automatic = true, .passes = true };
     enum embtier_err err = EMBTIER_NOT_FOUND;
 
     if (running->checkpoint_id != 0)
         err = checkpoints_and(running->parts->checkpoints, running->checkpoint_id, NULL, switch_at,
                               running, msg);
-    if (!needs_another(err))
-        return err;
-    err = EMBTIER_BUSY;
+    return needs_another(err) ? make_and(running, true, switch_at, msg) : err;
+}
 
-    for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY; i++) {
-        if (i > 0)
-            TRY(rest(running, msg));
-        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, switch_at, running,
-                                   msg);
-    }
-    return err;
+static enum embtier_err no_more(void *context, uint64_t id, struct err_msg *msg)
+{
+    (void)context;
+    (void)id;
+    (void)msg;
+    return EMBTIER_OK;
+}
+
+/* Makes a checkpoint without the shards that have left the map. */
+static enum embtier_err make_checkpoint(void *context, struct err_msg *msg)
+{
+    return make_and(context, true, no_more, msg);
+}
+
+/* The server's user may delete all. */
+static enum embtier_err drop_checkpoint(void *context, uint64_t id, struct err_msg *msg)
+{
+    struct running *const running = context;
+    struct checkpoint_info info;
+
+    log_info("a checkpoint that has files in a data directory to be removed is deleted",
+             "id=%" PRIu64, id);
+    return checkpoints_delete(running->parts->checkpoints, id, geteuid(), NULL, &info, msg);
 }
 
 static void report(void *context, enum reshard_step step, uint32_t moved, uint32_t total)
@@ -122,26 +159,57 @@ static void report(void *context, enum reshard_step step, uint32_t moved, uint32
     if (step != RESHARD_SHARD_ADDED)
         return;
     reshard_look(running->parts->store, &facts);
-    if (knobs_fit_shards(running->parts->knobs, MAX(running->job->shards, facts.open), true,
+    if (knobs_fit_shards(running->parts->knobs, MAX(running->job->record.shards, facts.open), true,
                          &why) != EMBTIER_OK)
         log_warn("a new shard has more write buffers and open files than its share", "why=%s",
                  LOG_QUOTED(why.text));
+}
+
+static bool is_own_order(const struct reshard_job *job)
+{
+    return job->record.order == RESHARD_TO_SHARDS && job->record.shards == 0;
+}
+
+/* The file of the next start may set more lanes than there are shards by its count. A file that
+ * cannot be read is no reason to keep a directory. */
+static enum embtier_err check_lanes(const struct job_parts *parts, struct err_msg *msg)
+{
+    _cleanup_(data_directories_clear) struct data_directories now = { 0 };
+    _cleanup_(config_freep) struct config *next = NULL;
+    uint32_t shards;
+
+    if (!knobs_file(parts->knobs) || knobs_read_file(parts->knobs, &next, NULL) != EMBTIER_OK)
+        return EMBTIER_OK;
+    data_directories_look(parts->store, &now);
+    shards = (now.count - MIN(now.count, 1u)) * next->data.shards_per_directory;
+    if (shards == 0 || next->lanes.count <= shards || yaml_doc_line(next->doc, "lanes.count") == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_CONFIG,
+                   "without the directory the configuration counts %" PRIu32
+                   " shards (data.shards_per_directory for each directory), and lanes.count is "
+                   "%" PRIu32 ", so the next start would be refused: set it first (`embtier knob "
+                   "set lanes.count %" PRIu32 " --persist`)",
+                   shards, next->lanes.count, shards);
 }
 
 /* A job of a client has its order; the server's own goes on with what is written down. */
 static enum embtier_err take_order(struct reshard_job *job, const struct job_parts *parts,
                                    struct err_msg *msg)
 {
-    struct reshard_record record = { 0 };
+    _cleanup_(data_directories_clear) struct data_directories now = { 0 };
     struct reshard_facts facts;
+    uint32_t shards;
 
+    if (is_own_order(job))
+        return reshard_record_read(store_first_directory(parts->store), &job->record, msg);
+    if (job->record.order == RESHARD_REMOVE)
+        TRY(check_lanes(parts, msg));
     reshard_look(parts->store, &facts);
-    if (job->shards > 0)
-        return knobs_fit_shards(parts->knobs, MAX(job->shards, facts.open), false, msg);
-    TRY(reshard_record_read(store_first_directory(parts->store), &record, msg));
-    job->shards = record.shards;
-    job->rate_bytes = record.rate_bytes;
-    return EMBTIER_OK;
+    data_directories_look(parts->store, &now);
+    shards = MAX(job->record.shards, facts.open);
+    if (job->record.order == RESHARD_ADD) /* about as many as it will have */
+        shards += div_round_up(facts.shards, MAX(now.count, 1u));
+    return knobs_fit_shards(parts->knobs, shards, false, msg);
 }
 
 static void forget(const struct store *store)
@@ -159,10 +227,7 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
     struct reshard_job *const job = of(base);
     struct running running = { .job = job, .parts = parts, .progress = progress };
     struct move_pace pace = { .look = look, .context = &running };
-    const struct reshard_opts opts = {
-        .pace = &pace, .commit = commit, .report = report, .context = &running
-    };
-    struct reshard_opts mine = opts;
+    struct reshard_record *const record = &job->record;
     enum embtier_err err;
 
     err = take_order(job, parts, msg);
@@ -171,16 +236,28 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
                   "again",
                   "why=%s", msg ? LOG_QUOTED(msg->text) : "");
     TRY(err);
-    if (job->shards == 0)
+    if (is_own_order(job))
         return EMBTIER_OK;
-    mine.shards = job->shards;
-    atomic_store(&pace.rate_bytes, job->rate_bytes);
-    log_info("buckets of rows move", "shards=%" PRIu32 " rate_bytes=%" PRIu64, job->shards,
-             job->rate_bytes);
-    err = reshard_run(parts->store, &mine, msg);
+    atomic_store(&pace.rate_bytes, record->rate_bytes);
+    log_info("buckets of rows move", "shards=%" PRIu32 " %s=%s rate_bytes=%" PRIu64, record->shards,
+             record->order == RESHARD_REMOVE ? "removes" : "adds", LOG_QUOTED(record->directory),
+             record->rate_bytes);
+    err = reshard_run(parts->store,
+                      &(struct reshard_opts){ .shards = record->shards,
+                                              .pace = &pace,
+                                              .commit = commit,
+                                              .report = report,
+                                              .context = &running,
+                                              .order = record->order,
+                                              .directory = record->directory,
+                                              .deletes_checkpoints = record->deletes_checkpoints,
+                                              .checkpoint = make_checkpoint,
+                                              .drop = drop_checkpoint },
+                      msg);
     if (err == EMBTIER_CANCELLED)
         forget(parts->store);
     reshard_look(parts->store, &job->facts);
+    data_directories_look(parts->store, &job->directories);
     if (err == EMBTIER_OK)
         log_info("all buckets have moved", "shards=%" PRIu32 " rows=%" PRIu64 " bytes=%" PRIu64,
                  job->facts.shards, atomic_load(&pace.moved_rows), atomic_load(&pace.moved_bytes));
@@ -190,18 +267,49 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
     return err;
 }
 
+static const struct job_kind tell_kind;
+
+static void describe(const struct reshard_job *job, Embtier__ReshardReply *body,
+                     Embtier__DataDirectory *items, Embtier__DataDirectory **list)
+{
+    const struct reshard_facts *const facts = &job->facts;
+
+    body->shards = facts->shards;
+    body->runs = facts->runs;
+    body->wanted = facts->wanted;
+    body->moved = facts->moved;
+    body->total = facts->total;
+    if (job->job.kind == &tell_kind && job->record.order == RESHARD_ADD)
+        body->adds = (char *)job->record.directory;
+    if (job->job.kind == &tell_kind && job->record.order == RESHARD_REMOVE)
+        body->removes = (char *)job->record.directory;
+    for (uint32_t i = 0; i < job->directories.count; i++) {
+        const struct data_directory *const directory = &job->directories.items[i];
+
+        embtier__data_directory__init(&items[i]);
+        items[i].number = directory->number;
+        items[i].path = (char *)directory->path;
+        items[i].shards = directory->shards;
+        items[i].buckets = directory->buckets;
+        items[i].stored_bytes = directory->stored_bytes;
+        items[i].free_bytes = directory->free_bytes;
+        items[i].capacity_bytes = directory->capacity_bytes;
+        items[i].device = directory->device;
+        list[i] = &items[i];
+    }
+    body->n_directories = job->directories.count;
+    body->directories = list;
+}
+
 static enum embtier_err reply(struct job *job, const struct job_client *client, struct err_msg *msg)
 {
-    const struct reshard_facts *const facts = &of(job)->facts;
+    Embtier__DataDirectory items[CONFIG_DIRECTORIES_MAX];
+    Embtier__DataDirectory *list[CONFIG_DIRECTORIES_MAX];
     Embtier__ReshardReply body = EMBTIER__RESHARD_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
     (void)msg;
-    body.shards = facts->shards;
-    body.runs = facts->runs;
-    body.wanted = facts->wanted;
-    body.moved = facts->moved;
-    body.total = facts->total;
+    describe(of(job), &body, items, list);
     message.body_case = EMBTIER__REPLY__BODY_RESHARD;
     message.reshard = &body;
     answer(client, &message);
@@ -210,6 +318,7 @@ static enum embtier_err reply(struct job *job, const struct job_client *client, 
 
 static void free_job(struct job *job)
 {
+    data_directories_clear(&of(job)->directories);
     free(of(job));
 }
 
@@ -226,14 +335,17 @@ static enum embtier_err tell(struct job *job, const struct job_parts *parts,
                              const struct progress_sink *progress, struct err_msg *msg)
 {
     struct reshard_job *const reshard = of(job);
-    struct reshard_record record = { 0 };
+    enum embtier_err err;
 
     (void)progress;
     reshard_look(parts->store, &reshard->facts);
+    data_directories_look(parts->store, &reshard->directories);
+    err = reshard_record_read(store_first_directory(parts->store), &reshard->record, msg);
     if (reshard->facts.runs)
         return EMBTIER_OK;
-    TRY(reshard_record_read(store_first_directory(parts->store), &record, msg));
-    reshard->facts.wanted = record.shards; /* a job that failed, which the next start tries again */
+    TRY(err);
+    /* A job that failed, which the next start tries again. */
+    reshard->facts.wanted = reshard->record.shards;
     return EMBTIER_OK;
 }
 
@@ -245,25 +357,48 @@ static const struct job_kind tell_kind = {
     .free = free_job,
 };
 
+static bool has_order(const struct reshard_record *record)
+{
+    return record->shards > 0 || record->order != RESHARD_TO_SHARDS;
+}
+
+/* Paths are checked when the job runs, as that reads file systems. */
+static enum embtier_err read_order(const Embtier__Reshard *wire, struct reshard_record *record,
+                                   struct err_msg *msg)
+{
+    const char *const path = wire->add[0] != '\0' ? wire->add : wire->remove;
+
+    if ((wire->shards > 0) + (wire->add[0] != '\0') + (wire->remove[0] != '\0') > 1)
+        return err_set(msg, EMBTIER_INVALID,
+                       "one order at a time: a number of shards, a directory to add, or one to "
+                       "remove");
+    if (path[0] == '\0')
+        return EMBTIER_OK;
+    if (strlen(path) >= sizeof(record->directory))
+        return err_set(msg, EMBTIER_INVALID, "the path of the directory is too long");
+    record->order = wire->add[0] != '\0' ? RESHARD_ADD : RESHARD_REMOVE;
+    record->deletes_checkpoints = wire->deletes_checkpoints;
+    memcpy(record->directory, path, strlen(path) + 1);
+    return EMBTIER_OK;
+}
+
 enum embtier_err reshard_job_new(const struct job_request *request, struct job **ret_job,
                                  struct err_msg *msg)
 {
     const Embtier__Reshard *const wire = request->wire->reshard;
+    struct reshard_record record = { .shards = wire->shards, .rate_bytes = wire->rate_bytes };
     struct reshard_facts facts;
     struct reshard_job *job;
 
+    TRY(read_order(wire, &record, msg));
     reshard_look(request->parts->store, &facts);
-    if (wire->shards > 0 && facts.runs)
-        return err_set(msg, EMBTIER_BUSY,
-                       "buckets already move to %" PRIu32 " shard%s: wait for that job, or cancel "
-                       "it with `embtier jobs cancel`",
-                       facts.wanted, PLURAL(facts.wanted));
+    if (has_order(&record) && facts.runs)
+        return reshard_refuse(&facts, msg);
     job = calloc(1, sizeof(*job));
     if (!job)
         return EMBTIER_NO_MEMORY;
-    job->job.kind = wire->shards > 0 ? &move_kind : &tell_kind;
-    job->shards = wire->shards;
-    job->rate_bytes = wire->rate_bytes;
+    job->job.kind = has_order(&record) ? &move_kind : &tell_kind;
+    job->record = record;
     *ret_job = &job->job;
     return EMBTIER_OK;
 }

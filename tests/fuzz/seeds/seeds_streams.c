@@ -217,7 +217,7 @@ static const struct answer_of_call answers[] = {
     { REPLY_COMPACTION,
       { "compaction", "compaction", "progress", "compaction", "progress", "compaction" },
       { 0 } },
-    { REPLY_RESHARD, { "reshard", "progress", "reshard" }, { 0 } },
+    { REPLY_RESHARD, { "reshard", "progress", "reshard", "reshard" }, { 0 } },
 };
 
 static void add_reply(struct seed *stream, bool is_rpc, const char *body, uint32_t id)

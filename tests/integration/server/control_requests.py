@@ -117,6 +117,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("compaction_run", {"full": True}),
     ("reshard", {"shards": 3, "rate_bytes": 1 << 40}),
     ("reshard", {}),
+    ("reshard", {"add": "no/data"}),
+    ("reshard", {"remove": "no/data", "deletes_checkpoints": True}),
     ("knob_list", {"after": 1, "name": "log.level", "with_file": True}),
     ("knob_list", {"text": b"lanes: {count: 1}", "file_name": "bent.yaml"}),
     ("knob_set", {"name": "log.level", "value": "info", "persist": True}),

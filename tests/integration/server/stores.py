@@ -202,7 +202,7 @@ def run_cli(daemon: Daemon, *arguments: str, limit_s: float = 60) -> subprocess.
 MOVE_LIMIT_S = 600  # a busy machine takes long
 _UNREACHABLE = 3  # exit status
 _GONE = ("the server closed the connection", "connection to embtierd lost", "shutting down")
-_BUSY = ("already move", "has not ended yet", "no checkpoint: ", "compaction is behind", "flushes take too long")
+_BUSY = ("already move", "has not ended yet", "is being added or removed", "no checkpoint: ", "compaction is behind", "flushes take too long")
 
 
 def run_move(daemon: Daemon, shards: int) -> subprocess.CompletedProcess[str]:

@@ -267,6 +267,39 @@ static const struct command server_commands[] = {
       "  embtier reshard --shards 16 --rate 200\n"
       "  embtier reshard\n",
       command_reshard, NULL },
+    { "data list", "", "show the data directories",
+      "With -o json: {directories: [{number, path, shards, buckets, stored_bytes, free_bytes,\n"
+      "capacity_bytes, device}], order}; buckets: of 16384; directories on one file system have\n"
+      "the same device. order: null, or {what: add or remove, path, runs, moved, total}.\n",
+      "  embtier data list\n"
+      "  embtier -o json data list | jq -r '.directories[].path'\n",
+      command_data_list, NULL },
+    { "data add", "DIR [--rate MIB]", "add a data directory, and move rows to it",
+      "DIR: an absolute path on the server's machine. It is made if it is not there, and must be\n"
+      "empty.\n"
+      "\n"
+      "      --rate MIB  read at most this many MiB a second (default 64; 0: no limit)\n"
+      "\n"
+      "It gets as many shards as the others have on average. Clients go on meanwhile. Ctrl-C ends\n"
+      "the command only; `embtier jobs cancel` ends the move, and the directory stays with the\n"
+      "rows that it has by then. A stop of the server interrupts it, and the next start goes on.\n"
+      "\n"
+      "The store keeps the list of its directories. Add DIR to data.directories: until then each\n"
+      "start opens it all the same, and warns. With -o json: as `embtier data list`.\n",
+      "  embtier data add /mnt/nvme2/embtier\n", command_data_add, NULL },
+    { "data remove", "DIR [--rate MIB] [--delete-checkpoints]",
+      "move all rows away from a data directory, and remove it",
+      "      --rate MIB            read at most this many MiB a second (default 64; 0: no limit)\n"
+      "      --delete-checkpoints  delete those of users, too, that have files in DIR\n"
+      "\n"
+      "Checkpoints with files in DIR cannot be restored without it. Those of the server's own are\n"
+      "deleted at the end; if one is a user's, the command is refused without the option. The\n"
+      "first directory has the catalog, and stays.\n"
+      "\n"
+      "Take DIR out of data.directories, and restart the server: until then it has emptied files\n"
+      "open there. Then the drive can be taken away. A start before data.directories is changed\n"
+      "ignores DIR, and warns. With -o json: as `embtier data list`.\n",
+      "  embtier data remove /mnt/nvme2/embtier --rate 200\n", command_data_remove, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
       "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"

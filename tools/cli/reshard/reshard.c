@@ -21,18 +21,6 @@ struct arguments {
     uint64_t rate_bytes;
 };
 
-/* False: @text is no number of MiB. */
-static bool parse_rate(const char *text, uint64_t *ret_bytes)
-{
-    const double most = (double)(UINT64_C(1) << 62);
-    double mib;
-
-    if (!number_is_double(text, &mib) || !(mib >= 0) || mib * MIB > most)
-        return false;
-    *ret_bytes = mib > 0 ? MAX((uint64_t)(mib * MIB), UINT64_C(1)) : 0;
-    return true;
-}
-
 /* -1: continue. Else the exit code. */
 static int read_arguments(struct cli *cli, int argc, char **argv, struct arguments *arguments)
 {
@@ -44,7 +32,7 @@ static int read_arguments(struct cli *cli, int argc, char **argv, struct argumen
     int option;
 
     while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) >= 0) {
-        if (option == OPTION_RATE && !parse_rate(optarg, &arguments->rate_bytes))
+        if (option == OPTION_RATE && !number_parse_rate(optarg, &arguments->rate_bytes))
             return cli_usage(cli, "--rate %s: allowed: a number of MiB a second, or 0",
                              TEXT_SHOWN(optarg));
         arguments->has_rate |= option == OPTION_RATE;

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`embtier data`: directories are added to a running server and removed from it while clients read and write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import Daemon
+from stores import MOVE_LIMIT_S, run_cli, was_busy
+
+ROWS, DIM, SHARDS = 3000, 16, 4
+IDS = np.arange(ROWS)
+MODES = ("replay", "async", "sync")
+
+
+def rows_of(version: int) -> np.ndarray:
+    return np.repeat((IDS + version * ROWS).astype(np.float32)[:, None], DIM, axis=1)
+
+
+@pytest.fixture
+def daemon(make_daemon) -> Daemon:
+    daemon = make_daemon({"data": {"shards_per_directory": SHARDS}})
+    daemon.start()
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.create_table(mode, DIM, durability=mode).set(IDS, rows_of(0))
+    return daemon
+
+
+def data(daemon: Daemon, *arguments: str) -> dict:
+    """Gives a command again that ends because the server has too much else to do."""
+    rate = [] if arguments[0] == "list" else ["--rate", "0"]
+    until = time.monotonic() + MOVE_LIMIT_S
+    while (done := run_cli(daemon, "-o", "json", "data", *arguments, *rate, limit_s=MOVE_LIMIT_S)).returncode:
+        assert was_busy(done) and time.monotonic() < until, done.stderr
+    return json.loads(done.stdout)
+
+
+def paths(shown: dict) -> list[str]:
+    return [directory["path"] for directory in shown["directories"]]
+
+
+def check_rows(daemon: Daemon, version: int) -> None:
+    with daemon.connect() as server:
+        for mode in MODES:
+            np.testing.assert_array_equal(server.open_table(mode).get(IDS), rows_of(version))
+
+
+def write(daemon: Daemon, version: int) -> None:
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.open_table(mode).set(IDS, rows_of(version))
+
+
+def test_a_directory_is_added_and_the_first_start_need_not_know(daemon: Daemon):
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    assert paths(data(daemon, "list")) == [first]
+    shown = data(daemon, "add", second)
+    assert paths(shown) == [first, second] and shown["order"] is None
+    assert [directory["shards"] for directory in shown["directories"]] == [SHARDS, SHARDS]
+    assert [directory["buckets"] for directory in shown["directories"]] == [8192, 8192]
+    assert len({directory["device"] for directory in shown["directories"]}) == 1
+    check_rows(daemon, 0)
+    write(daemon, 1)
+    daemon.restart()
+    assert daemon.logged("data.directories lacks a data directory that was added to the store; it is opened all the same. "
+                         "Add it to data.directories")
+    check_rows(daemon, 1)
+    daemon.configure({"data": {"directories": [first, second]}})
+    before = len(daemon.log.read_text().splitlines())
+    daemon.restart()
+    assert "data.directories lacks" not in "".join(daemon.log.read_text().splitlines(keepends=True)[before:])
+    check_rows(daemon, 1)
+    told = run_cli(daemon, "data", "list").stdout
+    assert first in told and second in told and "shared" in told and "50.0 %" in told
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_drive_of_a_removed_directory_can_be_taken_away(daemon: Daemon, how: str):
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    data(daemon, "add", second)
+    with daemon.connect() as server:
+        kept = server.checkpoint().id
+    refused = run_cli(daemon, "data", "remove", second)
+    assert refused.returncode == 1 and f"checkpoint {kept}, which a user made" in refused.stderr
+    assert paths(data(daemon, "remove", second, "--delete-checkpoints")) == [first]
+    with daemon.connect() as server:
+        assert kept not in {info.id for info in server.checkpoints()}
+    write(daemon, 1)
+    with daemon.connect() as server:
+        id = server.checkpoint().id
+        server.verify_checkpoint(id)
+    getattr(daemon, how)()
+    shutil.rmtree(second)
+    daemon.configure({"data": {"directories": [first, second]}})
+    daemon.start()
+    assert daemon.logged("a data directory that was removed from the store is ignored; take it out of data.directories")
+    check_rows(daemon, 1)
+    daemon.stop()
+    daemon.configure({"data": {"directories": [first]}})
+    daemon.start("--restore", str(id))
+    check_rows(daemon, 1)
+
+
+def test_clients_read_and_write_meanwhile(daemon: Daemon):
+    ends, failures, version = threading.Event(), [], {}
+
+    def work(mode: str) -> None:
+        try:
+            with daemon.connect() as server:
+                table = server.open_table(mode)
+                while not ends.is_set():
+                    table.set(IDS, rows_of(version.get(mode, 0) + 1))
+                    version[mode] = version.get(mode, 0) + 1
+                    np.testing.assert_array_equal(table.get(IDS), rows_of(version[mode]))
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(mode,)) for mode in MODES]
+    for thread in threads:
+        thread.start()
+    try:
+        data(daemon, "add", f"{daemon.folder}/more")
+        data(daemon, "remove", f"{daemon.folder}/more", "--delete-checkpoints")
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    daemon.restart()
+    with daemon.connect() as server:
+        for mode in MODES:
+            np.testing.assert_array_equal(server.open_table(mode).get(IDS), rows_of(version[mode]))
+
+
+def test_a_directory_on_another_file_system_is_told(daemon: Daemon, tmp_path: Path):
+    here = os.stat(tmp_path).st_dev
+    others = [path for path in ("/dev/shm", "/tmp", "/var/tmp") if os.access(path, os.W_OK) and os.stat(path).st_dev != here]
+    if not others:
+        pytest.skip("all folders for temporary files are on one file system")
+    with tempfile.TemporaryDirectory(dir=others[0]) as other:
+        shown = data(daemon, "add", f"{other}/rows")
+        assert len({directory["device"] for directory in shown["directories"]}) == 2
+        assert run_cli(daemon, "data", "list").stdout.count("its own") == 2
+        check_rows(daemon, 0)
+        daemon.stop()
+
+
+def await_order(daemon: Daemon) -> dict:
+    until = time.monotonic() + 60
+    while not ((shown := data(daemon, "list"))["order"] and shown["order"]["total"]):
+        assert time.monotonic() < until, shown
+        time.sleep(0.02)
+    return shown["order"]
+
+
+def test_an_order_is_cancelled_and_a_start_goes_on_with_one(daemon: Daemon):
+    second = f"{daemon.folder}/more"
+
+    def begin() -> threading.Thread:
+        thread = threading.Thread(target=lambda: run_cli(daemon, "data", "add", second, "--rate", "0.001", limit_s=MOVE_LIMIT_S))
+        thread.start()
+        return thread
+
+    thread = begin()
+    order = await_order(daemon)
+    assert (order["what"], order["path"], order["runs"]) == ("add", second, True)
+    for words in (["reshard", "--shards", "3"], ["data", "add", f"{daemon.folder}/third"], ["data", "remove", second]):
+        refused = run_cli(daemon, *words)
+        assert refused.returncode == 1 and "a data directory is being added or removed" in refused.stderr, refused.stderr
+    job = next(job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
+    assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+    thread.join()
+    assert data(daemon, "list")["order"] is None
+    check_rows(daemon, 0)
+    thread = begin()
+    await_order(daemon)
+    with daemon.connect() as server:
+        server.checkpoint()  # what a crash goes back to
+    daemon.kill()
+    thread.join()
+    daemon.start()
+    assert await_order(daemon)["what"] == "add"
+    job = next(job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
+    assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+    assert [directory["buckets"] for directory in data(daemon, "add", second)["directories"]] == [8192, 8192]
+    check_rows(daemon, 0)
+
+
+def test_mistakes_are_told_and_change_nothing(daemon: Daemon):
+    folder = Path(daemon.folder)
+    (folder / "full").mkdir()
+    (folder / "full/letter").write_text("dear")
+    (folder / "locked").mkdir(mode=0)
+    cases = [
+        ("add", "rows", 2, "is relative"),
+        ("add", str(folder / "rows"), 1, "already data directory 0"),
+        ("add", str(folder / "rows/inside"), 1, "one in the other"),
+        ("add", str(folder), 1, "one in the other"),
+        ("add", str(folder / "full"), 1, "not empty"),
+        ("add", str(folder / "full/letter"), 1, "no directory"),
+        ("add", str(folder / "none/new"), 1, "No such file"),
+        ("remove", "rows", 2, "is relative"),
+        ("remove", str(folder / "rows"), 1, "only data directory"),
+        ("remove", str(folder / "full"), 1, "no data directory of this store"),
+    ]
+    if os.geteuid() != 0:
+        cases.append(("add", str(folder / "locked"), 1, "let the server's user read and write it"))
+    for word, path, code, words in cases:
+        done = run_cli(daemon, "data", word, path)
+        assert done.returncode == code and words in done.stderr, (word, path, done.stderr)
+        assert done.stderr.count("\n") <= 2
+    shown = data(daemon, "list")
+    assert paths(shown) == [str(folder / "rows")] and shown["order"] is None
+    assert not (folder / "rows/reshard.json").exists() and not (folder / "rows/directories.json").exists()
+    assert not (folder / "rows/inside").exists() and sorted(p.name for p in (folder / "full").iterdir()) == ["letter"]
+    check_rows(daemon, 0)
+
+
+def test_a_store_is_made_of_one_whose_directories_changed(daemon: Daemon, make_daemon):
+    data(daemon, "add", f"{daemon.folder}/more")
+    with daemon.connect() as server:
+        server.checkpoint()
+    daemon.stop()
+    other = make_daemon()
+    other.start("--restore-from", f"{daemon.folder}/rows,{daemon.folder}/more")
+    check_rows(other, 0)
