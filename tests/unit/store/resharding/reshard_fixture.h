@@ -64,11 +64,9 @@ static inline void job_init(struct job *job, struct store_fixture *f, uint32_t s
     job->f = f;
     job->pace.look = look;
     job->pace.context = job;
-    job->opts = (struct reshard_opts){ .shards = shards,
-                                       .pace = &job->pace,
-                                       .commit = commit,
-                                       .report = reached,
-                                       .context = job };
+    job->opts = (struct reshard_opts){
+        .shards = shards, .pace = &job->pace, .commit = commit, .report = reached, .context = job
+    };
 }
 
 static inline enum embtier_err try_reshard(struct store_fixture *f, uint32_t shards,
