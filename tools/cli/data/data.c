@@ -153,8 +153,9 @@ int command_data_list(struct cli *cli, int argc, char **argv)
     int exit_code = cli_arguments(cli, argc, argv, 0, 0);
     enum embtier_err err;
 
-    if (exit_code < 0)
-        exit_code = cli_connect(cli, 0);
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
     err = embtier_data_list(cli->server, &list);
@@ -173,8 +174,9 @@ static int run(struct cli *cli, int argc, char **argv, bool removes)
     int exit_code = read_arguments(cli, argc, argv, removes, &arguments);
     enum embtier_err err;
 
-    if (exit_code < 0)
-        exit_code = cli_connect(cli, 0);
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "moving", "the server goes on: see `embtier data list`");
