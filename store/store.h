@@ -252,6 +252,9 @@ struct store_tuning {
     uint32_t compaction_parallel;         /* rocksdb.compaction_parallel */
     uint64_t compaction_bytes_per_second; /* rocksdb.compaction_bytes_per_second */
 };
+/* CONFIG: the write buffers of that many shards would be too small. */
+MUST_CHECK enum embtier_err store_check_memtables(const struct config *config, uint32_t shards,
+                                                  struct err_msg *msg);
 MUST_CHECK enum embtier_err store_set_memtables(struct store *store, const struct config *config,
                                                 struct err_msg *msg);
 MUST_CHECK enum embtier_err store_set_threads(struct store *store, uint32_t threads,

@@ -64,6 +64,14 @@ enum embtier_err store_tune_new(const struct store *store, struct database *data
     return EMBTIER_OK;
 }
 
+enum embtier_err store_check_memtables(const struct config *config, uint32_t shards,
+                                       struct err_msg *msg)
+{
+    uint64_t bytes;
+
+    return rocksdb_buffer_bytes(config, shards, &bytes, msg);
+}
+
 /* The reserve on disk must hold all write buffers, so it grows first. */
 enum embtier_err store_set_memtables(struct store *store, const struct config *config,
                                      struct err_msg *msg)

@@ -251,6 +251,8 @@ enum embtier_err knobs_fit_shards(struct knobs *knobs, uint32_t shards, bool app
         const struct config now = knobs_live_read(&knobs->live, knobs->config);
 
         err = config_for_shards(&now, shards, &next, msg);
+        if (err == EMBTIER_OK)
+            err = store_check_memtables(&next, shards, msg);
         if (err == EMBTIER_OK && applies)
             err = store_set_memtables(knobs->live.opts.store, &next, msg);
         if (err == EMBTIER_OK && applies)

@@ -9,9 +9,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
+#include <unordered_map>
 
 using rocksdb::Slice;
 using rocksdb::Status;
@@ -147,14 +151,30 @@ char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_b
     return TextOf(status);
 }
 
-char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
-                             const char *value)
+static char *SetOptions(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                        const std::unordered_map<std::string, std::string> &options)
 {
-    const Status status = db->rep->SetOptions({ { key, value } });
+    const Status status = db->rep->SetOptions(options);
 
     if (status.IsIOError())
         watch->rep->OnManifestFailed(db->rep, status);
     return TextOf(status);
+}
+
+char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
+                             const char *value)
+{
+    return SetOptions(db, watch, { { key, value } });
+}
+
+// A write buffer grows by blocks. RocksDB chooses their length when it opens a database, and keeps
+// it when the buffer's length changes. A buffer that is not much longer than a block is full before
+// it has a row, so that each row is flushed by itself; with assertions RocksDB ends the process.
+static int64_t BufferBlockBytes(int64_t buffer_bytes)
+{
+    const int64_t page = 4096, most = 1 << 20;
+
+    return std::min(most, (buffer_bytes / 8 + page - 1) / page * page);
 }
 
 char *rocksdb_ext_tune(rocksdb_t *db, struct rocksdb_ext_watch *watch,
@@ -171,6 +191,10 @@ char *rocksdb_ext_tune(rocksdb_t *db, struct rocksdb_ext_watch *watch,
     };
     const std::string text = std::to_string(value);
 
+    if (tuning == ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES)
+        return SetOptions(db, watch,
+                          { { tunings[tuning].name, text },
+                            { "arena_block_size", std::to_string(BufferBlockBytes(value)) } });
     if (tunings[tuning].scope == FAMILY)
         return rocksdb_ext_set_option(db, watch, tunings[tuning].name, text.c_str());
     return TextOf(db->rep->SetDBOptions({ { tunings[tuning].name, text } }));

@@ -113,6 +113,25 @@ static void test_write_buffers_and_their_reserve_follow(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, 5 * ROWS, 1), 5 * ROWS);
 }
 
+/* RocksDB's blocks of a write buffer stay as long as they were for the first one. */
+static void test_the_smallest_write_buffers_take_rows_after_large_ones(void **state)
+{
+    struct store_fixture *const f = *state;
+    uint64_t smallest;
+
+    f->config.rocksdb.memtable_bytes = 256 * MIB;
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, ROWS, 1);
+    smallest =
+        store_database_count(f->store) * DATABASE_WRITE_BUFFERS * (uint64_t)WRITE_BUFFER_BYTES_MIN;
+    set_memtables(f, smallest);
+    for (uint32_t round = 2; round < 2 + ROUNDS; round++)
+        fixture_write_all(f, 1, 0, ROWS, round);
+    set_memtables(f, 256 * MIB);
+    fixture_write_all(f, 1, 0, ROWS, ROUNDS + 2);
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS + 2), ROWS);
+}
+
 static void test_a_smaller_cache_of_metadata_gives_its_blocks_back(void **state)
 {
     struct store_fixture *const f = *state;
@@ -277,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_database_that_refuses_does_not_keep_the_others_from_it),
         TEST(test_write_buffers_and_their_reserve_follow),
+        TEST(test_the_smallest_write_buffers_take_rows_after_large_ones),
         TEST(test_a_smaller_cache_of_metadata_gives_its_blocks_back),
         TEST(test_threads_come_and_go),
         TEST(test_more_shards_compact_at_once_from_then_on),
