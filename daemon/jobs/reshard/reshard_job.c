@@ -259,6 +259,8 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
     reshard_look(parts->store, &job->facts);
     data_directories_look(parts->store, &job->directories);
     if (err == EMBTIER_OK)
+        job->facts.wanted = 0; /* nothing is left to do */
+    if (err == EMBTIER_OK)
         log_info("all buckets have moved", "shards=%" PRIu32 " rows=%" PRIu64 " bytes=%" PRIu64,
                  job->facts.shards, atomic_load(&pace.moved_rows), atomic_load(&pace.moved_bytes));
     else

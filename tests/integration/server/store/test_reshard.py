@@ -142,7 +142,7 @@ def slow_move(daemon: Daemon, shards: int, rate: float = 0.001) -> Iterator[subp
 def test_rows_move_to_more_shards_and_to_fewer(daemon: Daemon):
     assert shown(daemon) == {"shards": SHARDS, "runs": False, "wanted": 0, "moved": 0, "total": 0}
     done = reshard(daemon, 7)
-    assert done["shards"] == 7 and done["moved"] == done["total"] > 0
+    assert done["shards"] == 7 and done["wanted"] == 0 and done["moved"] == done["total"] > 0
     check_rows(daemon, 0)
     write(daemon, 1)
     daemon.restart()
@@ -410,3 +410,9 @@ def test_tries_to_switch_make_no_more_checkpoints(daemon: Daemon):
 def test_mistakes_are_told(daemon: Daemon, arguments: list[str], words: str):
     done = run_cli(daemon, "reshard", *arguments)
     assert done.returncode == 2 and words in done.stderr
+
+
+def test_more_shards_than_there_are_write_buffers_for_are_refused(daemon: Daemon):
+    done = run_cli(daemon, "reshard", "--shards", "100")
+    assert done.returncode == 1 and "rocksdb.memtable_bytes" in done.stderr and "allowed: at least 25MiB" in done.stderr
+    assert json.loads(run_cli(daemon, "-o", "json", "reshard").stdout)["shards"] == SHARDS
