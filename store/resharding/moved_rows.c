@@ -192,6 +192,30 @@ static bool put_off(struct wave *wave, struct dealt *dealt, uint32_t target)
     return true;
 }
 
+/* Returns BUSY if a target takes no rows for now. All are asked, so that the patience with each
+ * begins at once, and no row is put off before it is over for all: the call will be made again. */
+static enum embtier_err look_at_targets(struct wave *wave, const struct dealt *dealt,
+                                        struct err_msg *msg)
+{
+    bool asked[BUCKET_MAP_SHARDS_MAX] = { false };
+    enum embtier_err busy = EMBTIER_OK;
+
+    for (uint32_t i = 0; i < dealt->count; i++) {
+        const uint32_t target = dealt->targets[i];
+        const bool logged = dealt->rows[i].logged;
+        struct err_msg why = { { 0 } };
+        enum embtier_err err;
+
+        if (target == WAVE_NO_TARGET || asked[target])
+            continue;
+        asked[target] = true;
+        err = database_may_write(store_database_of(wave->store, target, logged), &why);
+        if (wave_is_patient(wave, target, logged, err))
+            busy = err_set(msg, err, "%s", why.text);
+    }
+    return busy;
+}
+
 /* Asks the targets. BUSY: later. OK also if the wave fails, which has no targets any more. */
 static enum embtier_err ask_targets(struct wave *wave, struct dealt *dealt, struct err_msg *msg)
 {
@@ -202,16 +226,12 @@ static enum embtier_err ask_targets(struct wave *wave, struct dealt *dealt, stru
 
     if (wave->state == WAVE_FAILED)
         return EMBTIER_OK;
-    do {
+    TRY(look_at_targets(wave, dealt, msg));
+    do
         err = ask(wave->store, dealt, dealt->targets, &refuser, &why);
-        if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
-            return err_set(msg, err, "%s", why.text);
-    } while (err == EMBTIER_BUSY && put_off(wave, dealt, refuser));
+    while (err == EMBTIER_BUSY && put_off(wave, dealt, refuser));
     if (err != EMBTIER_OK)
         return wave_fail(wave, err, &why, msg);
-    for (uint32_t i = 0; i < dealt->count; i++)
-        if (dealt->targets[i] != WAVE_NO_TARGET)
-            (void)wave_is_patient(wave, dealt->targets[i], EMBTIER_OK);
     return has_room(wave, dealt) ? EMBTIER_OK : wave_fail(wave, EMBTIER_NO_SPACE, &no_room, msg);
 }
 
@@ -226,7 +246,7 @@ static enum embtier_err write_targets(struct wave *wave, struct dealt *dealt, st
         return EMBTIER_OK;
     do {
         err = write_to(wave->store, dealt, dealt->targets, &refuser, &why);
-        if (err != EMBTIER_OK && wave_is_patient(wave, refuser, err))
+        if (err != EMBTIER_OK && wave_is_patient(wave, refuser, dealt->rows[0].logged, err))
             return err_set(msg, err, "%s", why.text);
     } while (err == EMBTIER_BUSY && put_off(wave, dealt, refuser));
     return err == EMBTIER_OK ? EMBTIER_OK : wave_fail(wave, err, &why, msg);

@@ -490,7 +490,7 @@ static enum embtier_err finish(struct reshard *reshard, struct err_msg *msg)
     }
     if (err != EMBTIER_OK)
         TRY(cancel(store, msg));
-    return err;
+    return err == EMBTIER_AGAIN ? EMBTIER_BUSY : err; /* another try of the wave */
 }
 
 /* ---- The job ---- */

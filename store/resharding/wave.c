@@ -82,10 +82,10 @@ void wave_unlock_copied(struct wave *wave)
     pthread_mutex_unlock(&wave->lock);
 }
 
-bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err)
+bool wave_is_patient(struct wave *wave, uint32_t target, bool logged, enum embtier_err err)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-    uint64_t *const since_ns = &wave->busy_since_ns[target];
+    uint64_t *const since_ns = &wave->busy_since_ns[target][logged];
 
     if (err == EMBTIER_OK)
         *since_ns = 0;
@@ -102,7 +102,7 @@ bool wave_put_off(struct wave *wave, uint32_t target, const struct store_row *ro
                                        .target = (uint16_t)target,
                                        .logged = row->logged };
 
-    if (wave->state == WAVE_SWITCHES)
+    if (wave->state == WAVE_SWITCHES || wave_has_dropped(wave, row->table_id))
         return false;
     if (wave->missed.count == 0)
         log_info("a shard takes no rows; those that move to it are copied later", "shard=%" PRIu32,

@@ -50,10 +50,11 @@ struct wave {
     enum wave_state state;
     enum embtier_err err; /* the reason, if FAILED */
     struct err_msg why;
-    uint64_t busy_since_ns[BUCKET_MAP_SHARDS_MAX]; /* a target takes no rows; 0: it does */
+    /* A database of a target takes no rows; 0: it does. */
+    uint64_t busy_since_ns[BUCKET_MAP_SHARDS_MAX][2]; /* of replay rows, of logged ones */
     struct wave_missed missed;
     /* Tables whose rows are being dropped, or were since the wave began. Rows of them that are
-     * written later go to both shards by themselves. */
+     * written later go to both shards by themselves, or fail the wave: none is copied. */
     uint32_t *dropped;
     uint32_t dropped_count;
     bool lacks_dropped; /* one could not be noted: no memory */
@@ -78,11 +79,12 @@ void wave_unlock_written(struct wave *wave);
 void wave_lock_to_copy(struct wave *wave);
 void wave_unlock_copied(struct wave *wave);
 
-/* True if @err of @target (OK: it takes rows) passes by itself: it takes none now, and has not for
- * long. The caller holds the lock. */
-bool wave_is_patient(struct wave *wave, uint32_t target, enum embtier_err err);
-/* Notes a row that @target does not take, to be copied later. False: the wave switches, or too many
- * rows wait. The caller holds the lock. */
+/* True if @err of a database of @target (OK: it takes rows) passes by itself: it takes none now,
+ * and has not for long. The caller holds the lock. */
+bool wave_is_patient(struct wave *wave, uint32_t target, bool logged, enum embtier_err err);
+/* Notes a row that @target does not take, to be copied later. False: the wave switches, its table
+ * was dropped (ids of hot rows are stored anew), or too many rows wait. The caller holds the lock.
+ */
 MUST_CHECK bool wave_put_off(struct wave *wave, uint32_t target, const struct store_row *row);
 /* Fails the wave for an error of a target, and returns OK; returns the error if the wave switches.
  * The caller holds the lock. */

@@ -189,6 +189,39 @@ static void test_missed_rows_are_few_and_told_apart(void **state)
     wave_missed_clear(&missed);
 }
 
+/* Ids of hot rows are stored below one number again and again. */
+static void drop_and_write_again(struct job *job, enum reshard_step step)
+{
+    uint32_t *const version = job->context;
+    struct err_msg msg = { { 0 } };
+
+    if (step != RESHARD_BEGUN || *version > 1)
+        return;
+    must(store_drop_table(job->f->store, FIXTURE_LOGGED, true, NULL, NULL, NULL, &msg), &msg);
+    atomic_store(&stalled_path, NEW_SHARD);
+    fixture_write_all(job->f, FIXTURE_LOGGED, 0, ROWS, ++*version);
+    atomic_store(&stalled_path, NULL);
+}
+
+static void test_a_dropped_table_that_is_written_again_beside_a_stall_keeps_its_rows(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    uint32_t version = 1;
+    struct job job;
+
+    fixture_open(f);
+    write_both(f, 1);
+    job_init(&job, f, SHARDS + 1);
+    job.act = drop_and_write_again;
+    job.context = &version;
+    must(reshard_run(f->store, &job.opts, &msg), &msg);
+    assert_int_equal(version, 2);
+    assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, ROWS, 2), ROWS);
+    reopen(f, true);
+    assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, ROWS, 2), ROWS);
+}
+
 /* ---- Looks ---- */
 
 static struct store_fixture *looked_at;
@@ -385,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STORE_TEST(test_a_target_that_stalls_keeps_what_was_copied),
         STORE_TEST(test_a_target_that_stalls_after_the_copy_gets_the_rest_before_the_switch),
+        STORE_TEST(test_a_dropped_table_that_is_written_again_beside_a_stall_keeps_its_rows),
         cmocka_unit_test(test_missed_rows_are_few_and_told_apart),
         STORE_TEST(test_a_look_does_not_wait_for_a_batch_of_copies),
         STORE_TEST(test_options_that_change_are_those_of_new_shards_too),
