@@ -14,6 +14,7 @@
 #include "daemon/endurance/tier_writes.h"
 #include "daemon/endurance/write_histories.h"
 #include "daemon/endurance/write_hold.h"
+#include "store/files/durable_file.h"
 #include "store/files/written.h"
 
 #define SAMPLE_NS UINT64_C(1000000000)
@@ -559,6 +560,7 @@ enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg
 
 static void save(struct endurance *endurance)
 {
+    const uint64_t before = durable_file_written_bytes();
     struct err_msg msg = { { 0 } };
     enum embtier_err err = endurance_save(endurance, &msg);
 
@@ -567,6 +569,7 @@ static void save(struct endurance *endurance)
     if (err != EMBTIER_OK)
         log_warn("the history of bytes written was not saved, and is tried again later", "why=%s",
                  LOG_QUOTED(msg.text));
+    table_histories_note_own(endurance->tables, durable_file_written_bytes() - before);
 }
 
 /* ---- The thread ---- */

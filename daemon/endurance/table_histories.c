@@ -31,6 +31,7 @@ struct table_histories {
     uint64_t all_bytes;   /* at the last round */
     uint64_t owed_bytes;  /* that counted as shared, before their table was known */
     uint64_t round_bytes; /* of the tables in this round */
+    uint64_t own_bytes;   /* of histories that were saved, not yet in a round */
     bool is_changed;      /* since it was saved */
 };
 
@@ -163,7 +164,7 @@ static void remove_gone(struct table_histories *histories, uint64_t now_ms)
 void table_histories_end(struct table_histories *histories, uint64_t all_bytes, bool is_whole,
                          uint64_t now_ms)
 {
-    uint64_t bytes, shared;
+    uint64_t bytes, shared, own;
 
     pthread_mutex_lock(&histories->lock);
     bytes = clock_since(all_bytes, histories->all_bytes);
@@ -174,7 +175,16 @@ void table_histories_end(struct table_histories *histories, uint64_t all_bytes, 
     table_history_add(&histories->shared, now_ms, shared);
     if (is_whole)
         remove_gone(histories, now_ms);
-    histories->is_changed = histories->is_changed || bytes > 0;
+    own = MIN(histories->own_bytes, bytes);
+    histories->own_bytes -= own;
+    histories->is_changed = histories->is_changed || bytes > own;
+    pthread_mutex_unlock(&histories->lock);
+}
+
+void table_histories_note_own(struct table_histories *histories, uint64_t bytes)
+{
+    pthread_mutex_lock(&histories->lock);
+    histories->own_bytes += bytes;
     pthread_mutex_unlock(&histories->lock);
 }
 

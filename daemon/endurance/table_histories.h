@@ -41,6 +41,10 @@ void table_histories_add(struct table_histories *histories, const struct table_b
 void table_histories_end(struct table_histories *histories, uint64_t all_bytes, bool is_whole,
                          uint64_t now_ms);
 
+/* Tells how many bytes a save has written. They are in @all_bytes of the next round, and are no
+ * reason to save again: an idle server writes nothing. */
+void table_histories_note_own(struct table_histories *histories, uint64_t bytes);
+
 /* Copies the history of a table. False: it has none. */
 MUST_CHECK bool table_histories_get(struct table_histories *histories, uint32_t table_id,
                                     struct table_history *ret_history);

@@ -168,6 +168,14 @@ static void test_nothing_is_saved_while_nothing_is_written(void **state)
     look((struct table_bytes[]){ table(1, 100) }, 1, 100, NOW + MINUTE_MS);
     save();
     assert_int_equal(access(path, F_OK), -1);
+    table_histories_note_own(histories, 40); /* of the save */
+    look((struct table_bytes[]){ table(1, 100) }, 1, 130, NOW + 2 * MINUTE_MS);
+    look((struct table_bytes[]){ table(1, 100) }, 1, 140, NOW + 3 * MINUTE_MS);
+    save();
+    assert_int_equal(access(path, F_OK), -1);
+    look((struct table_bytes[]){ table(1, 100) }, 1, 141, NOW + 4 * MINUTE_MS);
+    save();
+    assert_int_equal(access(path, F_OK), 0);
 }
 
 static void test_there_are_so_many_at_most(void **state)
