@@ -155,7 +155,9 @@ void store_use_reserve(struct store *store)
     if (is_short)
         wait_while(store, compacts);
     if (space_use(store->space)) {
+        pthread_mutex_lock(&store->reserve_lock);
         pause_compaction(store, true); /* it may have become short since */
+        pthread_mutex_unlock(&store->reserve_lock);
         wait_while(store, has_failed_database);
     }
 }

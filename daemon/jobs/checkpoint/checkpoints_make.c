@@ -59,14 +59,16 @@ static void note_newest(struct checkpoints *c, const struct checkpoint_record *r
     pthread_mutex_unlock(&c->lock);
 }
 
-static void note_end(struct checkpoints *c, const struct checkpoint_info *info, uint64_t age_ns,
-                     uint64_t updated_bytes)
+/* Those that pass do not put the next one that is kept off. */
+static void note_end(struct checkpoints *c, const struct checkpoint_order *order,
+                     const struct checkpoint_info *info, uint64_t age_ns, uint64_t updated_bytes)
 {
     pthread_mutex_lock(&c->lock);
     assert(c->stats.is_making);
     c->stats.is_making = false;
     c->stats.failed += info == NULL;
-    c->tried_ns = clock_now_ns(&clock_monotonic);
+    if (!order->passes)
+        c->tried_ns = clock_now_ns(&clock_monotonic);
     c->is_due_told = false;
     c->has_failed = info == NULL;
     c->stats.failures_in_row = info ? 0 : c->stats.failures_in_row + 1;
@@ -151,7 +153,7 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     err = checkpoint_making_run(&making, msg);
     checkpoint_making_end(&making);
     store_end_reserve(c->opts.store);
-    note_end(c, err == EMBTIER_OK ? &making.info : NULL,
+    note_end(c, order, err == EMBTIER_OK ? &making.info : NULL,
              clock_since(clock_now_ns(&clock_monotonic), making.created_ns), making.updated_bytes);
     TRY(err);
     *ret_info = making.info;

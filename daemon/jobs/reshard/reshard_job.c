@@ -43,6 +43,7 @@ struct running {
     const struct progress_sink *progress;
     uint32_t moved, total;
     uint64_t checkpoint_id; /* the last that was made for a switch; 0: none */
+    bool has_asked;         /* the checkpoint was made, so an error is not its own */
 };
 
 static struct reshard_job *of(const struct job *job)
@@ -76,6 +77,7 @@ static enum embtier_err switch_at(void *context, uint64_t id, struct err_msg *ms
     struct running *const running = context;
 
     running->checkpoint_id = id;
+    running->has_asked = true;
     return reshard_switch(running->parts->store, id, msg);
 }
 
@@ -85,7 +87,8 @@ static bool needs_another(enum embtier_err err)
     return err == EMBTIER_MISMATCH || err == EMBTIER_NOT_FOUND;
 }
 
-/* @passes: the next one takes its place (checkpoints.h). */
+/* @passes: the next one takes its place (checkpoints.h). BUSY of the checkpoint, which found no
+ * moment, passes; a switch that fails with it says that its wave does. */
 static enum embtier_err make_and(struct running *running, bool passes,
                                  enum embtier_err (*then)(void *context, uint64_t id,
                                                           struct err_msg *msg),
@@ -94,7 +97,8 @@ static enum embtier_err make_and(struct running *running, bool passes,
     const struct checkpoint_order order = { .automatic = true, .passes = passes };
     enum embtier_err err = EMBTIER_BUSY;
 
-    for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY; i++) {
+    running->has_asked = false;
+    for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY && !running->has_asked; i++) {
         if (i > 0)
             TRY(rest(running, msg));
         err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, then, running, msg);
