@@ -148,7 +148,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     third.start()
     third.stop()
     others = third.config["data"]["directories"][0]
-    short = f"--restore-from: the store of {first} was made with 2 data directories, and 1 is named: name all of them"
+    short = f"--restore-from: the store of {first} has 2 data directories, and 1 is named: name all of them"
     assert why(first) == short
     assert why(f"{first},{second}/../disk-0") == (
         f"--restore-from: {first} and {second}/../disk-0 are the same directory"

@@ -18,6 +18,7 @@ DIM = 64
 ROWS = 40_000 if SANITIZED else 120_000
 BATCH = 2_000
 SMALL, LARGE = 8 * LANES, 64 * LANES  # MiB
+STORE_MIB = 16 + 8  # rocksdb.memtable_bytes and metadata_cache_bytes of these tests
 FIRST = "cache.tiers[0].bytes"
 SECOND = "cache.tiers[1].bytes"
 
@@ -165,7 +166,8 @@ def test_memory_follows_the_size(tiered):
         must_have(tiered, FIRST, "dram", SMALL)
         assert file_bytes(tiered) == blocks
         if not SANITIZED:  # it keeps freed memory for a while
-            wait_for(lambda: resident(tiered) < full - (LARGE - SMALL) * MIB * 0.8, "the memory is not given back")
+            most = full - (LARGE - SMALL) * MIB * 0.9 + STORE_MIB * MIB  # rows that leave the tier fill write buffers
+            wait_for(lambda: resident(tiered) < most, "the memory is not given back")
         for first in range(0, ROWS, BATCH):
             assert (table.get(np.arange(first, first + BATCH)) == first).all()
     tiered.stop()
@@ -213,7 +215,8 @@ def test_the_sizes_that_are_allowed_are_told(tiered):
         assert most == answer(tiered, "knob", "get", name.replace(".bytes", ".max_bytes"))["value"]
         set_knob(tiered, name, least)
         least_bytes, most_bytes = (int(size.removesuffix("MiB")) * MIB for size in (least, most))
-        assert "is too little for" in refused(tiered, "knob", "set", name, str(least_bytes - 1))
+        why = "is too little for" if least != "2MiB" else "is not possible; allowed: 2MiB"  # of lanes; of all tiers
+        assert why in refused(tiered, "knob", "set", name, str(least_bytes - 1))
         assert "is more than max_bytes" in refused(tiered, "knob", "set", name, str(most_bytes + 1))
     tiered.stop()
 
