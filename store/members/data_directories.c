@@ -27,7 +27,7 @@ static void add_shards(const struct store *store, const struct bucket_map *map,
 void data_directories_look(struct store *store, struct data_directories *ret_directories)
 {
     struct store_view *const view = store_view_get(&store->views);
-    struct data_directories found = { 0 };
+    struct data_directories found = { .shards_per_directory = store->shards_per_directory };
 
     for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
         struct data_directory *const directory = &found.items[found.count];

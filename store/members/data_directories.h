@@ -22,6 +22,7 @@ struct data_directory {
 
 struct data_directories {
     uint32_t count;
+    uint32_t shards_per_directory; /* as the store was made */
     struct data_directory items[CONFIG_DIRECTORIES_MAX];
 };
 

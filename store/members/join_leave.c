@@ -138,6 +138,26 @@ static enum embtier_err check_contents(const struct store_identity *identity, co
                    path);
 }
 
+/* The next start counts data.shards_per_directory for each directory. */
+static enum embtier_err check_count(const struct store_identity *identity, struct err_msg *msg)
+{
+    const uint32_t shards = identity->directories[0].record.shards_per_directory;
+    uint32_t count = 1;
+
+    if (store_identity_directory_count(identity) >= CONFIG_DIRECTORIES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "the store can have no more data directories: it has had %d",
+                       CONFIG_DIRECTORIES_MAX);
+    for (uint32_t i = 0; i < store_identity_directory_count(identity); i++)
+        count += store_identity_has(identity, i);
+    if (shards <= CONFIG_SHARDS_MAX / count)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_TOO_LARGE,
+                   "the store can have no more data directories: a start counts "
+                   "data.shards_per_directory for each, and %u times %u is above %d",
+                   count, shards, CONFIG_SHARDS_MAX);
+}
+
 static void find_sharer(const struct store_identity *identity, dev_t device, uint32_t *ret_sharer)
 {
     struct stat info;
@@ -158,10 +178,7 @@ enum embtier_err store_identity_check_new(const struct store_identity *identity,
     bool is_there;
 
     TRY(check_text(path, msg));
-    if (store_identity_directory_count(identity) >= CONFIG_DIRECTORIES_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE,
-                       "the store can have no more data directories: it has had %d",
-                       CONFIG_DIRECTORIES_MAX);
+    TRY(check_count(identity, msg));
     is_there = stat(path, &info) == 0;
     if (!is_there && errno != ENOENT)
         return err_set_errno(msg, errno, "%s", path);

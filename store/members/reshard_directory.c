@@ -13,6 +13,7 @@
 #include "store/members/join_leave.h"
 #include "store/resharding/reshard_facts.h"
 #include "store/resharding/reshard_plan.h"
+#include "store/resharding/shard_new.h"
 #include "store/store_impl.h"
 
 /* Room that is left free beside the rows: for the map, logs and write buffers of new shards. */
@@ -172,6 +173,7 @@ static enum embtier_err check_add(struct store *store, struct reshard_record *re
     }
     directories = MAX(directories, 1u);
     record->shards = MAX((shards + directories / 2) / directories, 1u);
+    TRY(shard_new_check(map, record->shards, msg));
     bytes = bytes / (shards + record->shards) * record->shards;
     TRY(check_room_at(stat(record->directory, &info) == 0 ? record->directory : folder, bytes,
                       msg));

@@ -24,18 +24,25 @@ static enum embtier_err tune(struct shard_new *shard, struct err_msg *msg)
 
 _Static_assert(ARRAY_LEN(((struct shard_new *)NULL)->databases) == DATABASE_KINDS, "it has all");
 
+enum embtier_err shard_new_check(const struct bucket_map *map, uint32_t count, struct err_msg *msg)
+{
+    if (bucket_map_present(map) + count <= CONFIG_SHARDS_MAX &&
+        map->shard_count + count <= BUCKET_MAP_SHARDS_MAX)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_TOO_LARGE,
+                   "the store cannot have %u more shard%s: it has %u, and has had %u; allowed: %d "
+                   "at a time, and %d in all",
+                   count, PLURAL(count), bucket_map_present(map), map->shard_count,
+                   CONFIG_SHARDS_MAX, BUCKET_MAP_SHARDS_MAX);
+}
+
 enum embtier_err shard_new_make(struct shard_new *shard, struct bucket_map *map, uint32_t place,
                                 struct err_msg *msg)
 {
     struct store *const store = shard->store;
     const char *const directory = store_identity_directory(store->identity, place);
 
-    if (bucket_map_present(map) >= CONFIG_SHARDS_MAX || map->shard_count >= BUCKET_MAP_SHARDS_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE,
-                       "the store can have no more shards: it has %u, and has had %u; allowed: %d "
-                       "at a time, and %d in all",
-                       bucket_map_present(map), map->shard_count, CONFIG_SHARDS_MAX,
-                       BUCKET_MAP_SHARDS_MAX);
+    TRY(shard_new_check(map, 1, msg));
     shard->directory = directory;
     shard->place = place;
     shard->number = map->shard_count++;

@@ -22,6 +22,9 @@ struct shard_new {
     bool is_given;
 };
 
+/* TOO_LARGE: the store can have no @count more. */
+MUST_CHECK enum embtier_err shard_new_check(const struct bucket_map *map, uint32_t count,
+                                            struct err_msg *msg);
 /* Makes the databases of one more shard in directory @place, and adds it to @map. TOO_LARGE: the
  * store can have no more. */
 MUST_CHECK enum embtier_err shard_new_make(struct shard_new *shard, struct bucket_map *map,

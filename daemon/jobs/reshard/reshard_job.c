@@ -211,8 +211,9 @@ static enum embtier_err take_order(struct reshard_job *job, const struct job_par
     reshard_look(parts->store, &facts);
     data_directories_look(parts->store, &now);
     shards = MAX(job->record.shards, facts.open);
-    if (job->record.order == RESHARD_ADD) /* about as many as it will have */
-        shards += div_round_up(facts.shards, MAX(now.count, 1u));
+    if (job->record.order == RESHARD_ADD) /* about as many as it will have, or a start counts */
+        shards = MAX(shards + div_round_up(facts.shards, MAX(now.count, 1u)),
+                     (now.count + 1) * now.shards_per_directory);
     return knobs_fit_shards(parts->knobs, shards, false, msg);
 }
 

@@ -225,6 +225,19 @@ def test_mistakes_are_told_and_change_nothing(daemon: Daemon):
     check_rows(daemon, 0)
 
 
+def test_no_directory_is_added_that_the_next_start_has_no_descriptors_for(make_daemon):
+    """Few shards have rows, but a start counts data.shards_per_directory."""
+    daemon = make_daemon({"data": {"shards_per_directory": 8}}, lanes=1)
+    daemon.start()
+    assert run_cli(daemon, "reshard", "--shards", "1", "--rate", "0", limit_s=MOVE_LIMIT_S).returncode == 0
+    daemon.stop()
+    daemon.launch(wrapper=("prlimit", "--nofile=800:800"))
+    daemon.await_ready()
+    refused = run_cli(daemon, "data", "add", f"{daemon.folder}/more")
+    assert refused.returncode == 1 and "file descriptors are needed" in refused.stderr, refused.stderr
+    assert not Path(f"{daemon.folder}/more").exists()
+
+
 def test_a_store_is_made_of_one_whose_directories_changed(daemon: Daemon, make_daemon):
     data(daemon, "add", f"{daemon.folder}/more")
     with daemon.connect() as server:

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include "store/members/identity_impl.h"
 #include "store/members/join_leave.h"
 #include "store/members/members.h"
 #include "tests/seed.h"
@@ -284,6 +285,27 @@ static void test_mistakes_are_told_and_change_nothing(void **state)
     assert_both(f, 1);
 }
 
+/* The directory would join, and then get no shards, or no start would succeed. */
+static void test_no_directory_is_added_above_the_limits_of_shards(void **state)
+{
+    struct store_fixture *const f = *state;
+    uint32_t *per_directory, given;
+    struct bucket_map *map;
+
+    open_named(f, "d0 d1");
+    per_directory = &f->store->identity->directories[0].record.shards_per_directory;
+    *per_directory = CONFIG_SHARDS_MAX / 3 + 1;
+    refuse_order(f, RESHARD_ADD, "d2", EMBTIER_TOO_LARGE, "3 times 342 is above 1024");
+    *per_directory = CONFIG_SHARDS_MAX / 3;
+    map = f->store->map;
+    given = map->shard_count;
+    map->shard_count = BUCKET_MAP_SHARDS_MAX - 1;
+    refuse_order(f, RESHARD_ADD, "d2", EMBTIER_TOO_LARGE, "cannot have 2 more shards");
+    map->shard_count = given;
+    assert_int_equal(store_identity_directory_count(f->store->identity), 2);
+    carry_out(f, RESHARD_ADD, "d2");
+}
+
 static void test_a_full_disk_takes_no_rows_of_others(void **state)
 {
     struct store_fixture *const f = *state;
@@ -509,6 +531,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_a_directory_can_be_taken_away_when_it_was_removed),
         STORE_TEST(test_the_directory_with_all_rows_can_be_removed),
         STORE_TEST(test_mistakes_are_told_and_change_nothing),
+        STORE_TEST(test_no_directory_is_added_above_the_limits_of_shards),
         STORE_TEST(test_a_full_disk_takes_no_rows_of_others),
         STORE_TEST(test_a_start_without_a_directory_of_the_list_is_refused),
         STORE_TEST(test_copies_of_the_list_are_mended),
@@ -517,6 +540,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_killed_at_any_step_of_a_removal_nothing_is_lost),
     };
 
+    if (argc == 2)
+        cmocka_set_test_filter(argv[1]);
     if (argc == 4)
         return part_main(argv[2], (uint32_t)strtoul(argv[3], NULL, 10),
                          strcmp(argv[1], "add") == 0 ? RESHARD_ADD : RESHARD_REMOVE);
