@@ -339,7 +339,8 @@ static enum embtier_err members_check(const struct store_identity *identity,
             continue;
         (void)yaml_doc_mistake(config->doc, "data.directories", msg,
                                "directory %u of the store is missing, which was %s: is a disk not "
-                               "mounted?; allowed: all directories of the store and no others",
+                               "mounted? If the store was copied or moved, name it where it is "
+                               "now; allowed: all directories of the store and no others",
                                i, identity->members.paths[i]);
         return EMBTIER_MISMATCH;
     }

@@ -278,24 +278,25 @@ void store_identity_join_undo(struct store_identity *identity)
 
 /* ---- The list ---- */
 
-/* Returns the list of the directories as they are now. */
+/* Returns the list of the directories as they are now, where they are now. */
 static enum embtier_err list_of(const struct store_identity *identity, struct members *ret_members,
                                 struct err_msg *msg)
 {
-    struct members members = { 0 };
+    _cleanup_(members_clear) struct members members = { 0 };
 
-    if (identity->members.generation > 0)
-        return members_copy(&identity->members, ret_members, msg);
+    TRY(members_copy(&identity->members, &members, msg));
     memcpy(members.uuid, store_identity_uuid(identity), sizeof(members.uuid));
     members.given = store_identity_directory_count(identity);
     for (uint32_t i = 0; i < members.given; i++) {
-        members.paths[i] = realpath(store_identity_directory(identity, i), NULL);
-        if (members.paths[i])
+        if (!store_identity_has(identity, i))
             continue;
-        members_clear(&members);
-        return err_set_errno(msg, errno, "%s", store_identity_directory(identity, i));
+        free(members.paths[i]);
+        members.paths[i] = realpath(store_identity_directory(identity, i), NULL);
+        if (!members.paths[i])
+            return err_set_errno(msg, errno, "%s", store_identity_directory(identity, i));
     }
     *ret_members = members;
+    members = (struct members){ 0 };
     return EMBTIER_OK;
 }
 
@@ -434,6 +435,14 @@ static void drop(struct config *config, uint32_t index)
         config->data.directories[i] = config->data.directories[i + 1];
 }
 
+/* True if the list says where the directory is. That of a copy does not: it tells of the original,
+ * which is not to be touched. */
+static bool is_in_place(const struct members *members, uint32_t number, const char *path)
+{
+    return number >= members->given || !members_have(members, number) ||
+           identity_is_same_directory(members->paths[number], path);
+}
+
 /* Not if another store, or none, is in its place: the start refuses, and tells what it lacks. */
 static enum embtier_err add_missing(struct config *config, const struct members *members,
                                     uint32_t number, struct err_msg *msg)
@@ -461,7 +470,7 @@ static enum embtier_err add_missing(struct config *config, const struct members 
 enum embtier_err store_settle_directories(struct config *config, struct err_msg *msg)
 {
     _cleanup_(members_clear) struct members members = { 0 };
-    bool is_named[CONFIG_DIRECTORIES_MAX] = { false };
+    bool is_named[CONFIG_DIRECTORIES_MAX] = { false }, is_true = true;
 
     /* Errors are the start's, which has the words for them. */
     if (members_find(config->data.directories, config->data.directory_count, &members, NULL) !=
@@ -476,11 +485,12 @@ enum embtier_err store_settle_directories(struct config *config, struct err_msg 
             drop(config, i);
             continue;
         }
+        is_true = is_true && is_in_place(&members, number, config->data.directories[i]);
         if (number < members.given)
             is_named[number] = true;
         i++;
     }
-    for (uint32_t n = 0; n < members.given; n++)
+    for (uint32_t n = 0; is_true && n < members.given; n++)
         if (!is_named[n] && members_have(&members, n) &&
             config->data.directory_count < CONFIG_DIRECTORIES_MAX)
             TRY(add_missing(config, &members, n, msg));

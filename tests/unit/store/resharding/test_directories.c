@@ -341,6 +341,46 @@ static void test_a_start_without_a_directory_of_the_list_is_refused(void **state
     assert_both(f, 1);
 }
 
+static void copy_tree(const struct store_fixture *f, const char *from, const char *to)
+{
+    char output[100];
+
+    (void)fixture_shell(output, sizeof(output), "cp -a %s/%s %s/%s", f->root, from, f->root, to);
+}
+
+/* The list in a copy tells where the original's directories are. */
+static void test_a_copied_store_does_not_open_the_original(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    open_named(f, "d0 d1");
+    write_both(f, 1);
+    carry_out(f, RESHARD_ADD, "d2");
+    fixture_close(f);
+    copy_tree(f, "d0", "c0");
+    copy_tree(f, "d1", "c1");
+    copy_tree(f, "d2", "c2");
+    forget_names(f);
+    name_directory(f, "c0");
+    name_directory(f, "c1");
+    must(store_settle_directories(&f->config, &msg), &msg);
+    assert_int_equal(f->config.data.directory_count, 2);
+    fixture_refused(f, EMBTIER_MISMATCH, "copied or moved, name it where it is now");
+    open_named(f, "c0 c1 c2");
+    assert_both(f, 1);
+    carry_out(f, RESHARD_ADD, "c3"); /* the list now tells where the copy is */
+    write_both(f, 2);
+    fixture_close(f);
+    open_named(f, "c0 c1");
+    assert_int_equal(f->config.data.directory_count, 4);
+    assert_both(f, 2);
+    fixture_close(f);
+    open_named(f, "d0 d1");
+    assert_int_equal(f->config.data.directory_count, 3);
+    assert_both(f, 1);
+}
+
 static void test_copies_of_the_list_are_mended(void **state)
 {
     struct store_fixture *const f = *state;
@@ -534,6 +574,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_no_directory_is_added_above_the_limits_of_shards),
         STORE_TEST(test_a_full_disk_takes_no_rows_of_others),
         STORE_TEST(test_a_start_without_a_directory_of_the_list_is_refused),
+        STORE_TEST(test_a_copied_store_does_not_open_the_original),
         STORE_TEST(test_copies_of_the_list_are_mended),
         STORE_TEST(test_an_order_that_is_cancelled_at_any_step_goes_on_later),
         cmocka_unit_test(test_killed_at_any_step_of_an_addition_nothing_is_lost),
