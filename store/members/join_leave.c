@@ -381,6 +381,20 @@ bool store_identity_takes_shards(const struct store_identity *identity, uint32_t
            !atomic_load(&identity->directories[place].leaves);
 }
 
+enum embtier_err store_identity_note(struct store_identity *identity, struct err_msg *msg)
+{
+    _cleanup_(members_clear) struct members now = { 0 };
+    enum embtier_err err;
+
+    TRY(list_of(identity, &now, msg));
+    now.generation++;
+    err = write_all(identity, NULL, DIRECTORY_NONE, &now, msg);
+    members_clear(&identity->members); /* some may have it, and the next one must be newer */
+    identity->members = now;
+    now = (struct members){ 0 };
+    return err;
+}
+
 enum embtier_err store_identity_leave(struct store_identity *identity, uint32_t place,
                                       struct err_msg *msg)
 {

@@ -43,6 +43,9 @@ void store_identity_join_undo(struct store_identity *identity);
 /* While a directory is to leave it gets no new shards; nor if a start may find that it has left. */
 void store_identity_set_leaving(struct store_identity *identity, uint32_t place, bool leaves);
 bool store_identity_takes_shards(const struct store_identity *identity, uint32_t place);
+/* Writes the list as it is: a start then goes by it, whatever its configuration names. */
+MUST_CHECK enum embtier_err store_identity_note(struct store_identity *identity,
+                                                struct err_msg *msg);
 /* Writes the list without the directory, in which no shard and no checkpoint is. From then on other
  * threads skip it; open files in it stay open. After an error it still counts, or the next start
  * may find either. */

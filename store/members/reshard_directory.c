@@ -323,6 +323,16 @@ void reshard_directory_watch(struct store *store, uint32_t place)
 
 /* ---- Leaving ---- */
 
+enum embtier_err reshard_directory_part(struct store *store, const char *path, uint32_t *ret_place,
+                                        struct err_msg *msg)
+{
+    *ret_place = store_identity_find(store->identity, path);
+    if (*ret_place == DIRECTORY_NONE) /* it has left, and then the server stopped */
+        return EMBTIER_OK;
+    store_identity_set_leaving(store->identity, *ret_place, true);
+    return store_identity_note(store->identity, msg);
+}
+
 enum embtier_err reshard_directory_free(struct store *store, const struct reshard_freeing *freeing,
                                         uint32_t place, struct err_msg *msg)
 {

@@ -47,6 +47,10 @@ MUST_CHECK enum embtier_err reshard_directory_check_room(struct store *store,
  */
 void reshard_directory_watch(struct store *store, uint32_t place);
 
+/* Begins to remove a directory: it gets no more shards, and a start need not have it in its
+ * configuration any more. DIRECTORY_NONE: it has left. */
+MUST_CHECK enum embtier_err reshard_directory_part(struct store *store, const char *path,
+                                                   uint32_t *ret_place, struct err_msg *msg);
 /* Makes a checkpoint, and deletes those that need the directory. EXISTS: one is a user's. */
 struct reshard_freeing {
     bool deletes_checkpoints; /* also a user's */

@@ -692,10 +692,9 @@ static enum embtier_err run_order(struct reshard *reshard, struct err_msg *msg)
             reshard_directory_watch(store, reshard->place);
         return EMBTIER_OK;
     }
-    reshard->place = store_identity_find(store->identity, opts->directory);
-    if (reshard->place == DIRECTORY_NONE) /* it has left, and then the server stopped */
+    TRY(reshard_directory_part(store, opts->directory, &reshard->place, msg));
+    if (reshard->place == DIRECTORY_NONE)
         return EMBTIER_OK;
-    store_identity_set_leaving(store->identity, reshard->place, true);
     TRY(move_buckets(reshard, msg));
     return leave(reshard, msg);
 }

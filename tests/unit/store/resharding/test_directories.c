@@ -434,6 +434,28 @@ static void test_an_order_that_is_cancelled_at_any_step_goes_on_later(void **sta
     assert_both(f, version);
 }
 
+/* Somebody edits the file when the command has begun, and the server stops before it ends. */
+static void test_a_start_during_a_removal_need_not_name_the_directory(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    struct order order;
+
+    open_named(f, "d0 d1");
+    write_both(f, 1);
+    order_init(&order, f, RESHARD_REMOVE, "d1");
+    order.job.stops_at_step = true;
+    order.job.stop_step = RESHARD_BEGUN;
+    assert_int_equal(reshard_run(f->store, &order.job.opts, &msg), EMBTIER_SHUTDOWN);
+    assert_true(buckets_in(f, 1) > 0);
+    fixture_close(f);
+    open_named(f, "d0");
+    assert_both(f, 1);
+    carry_out(f, RESHARD_REMOVE, "d1");
+    assert_both(f, 1);
+    assert_int_equal(buckets_in(f, 0), ROW_BUCKETS);
+}
+
 static uint32_t kill_at;
 
 static void die(struct job *job, enum reshard_step step)
@@ -577,6 +599,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_a_copied_store_does_not_open_the_original),
         STORE_TEST(test_copies_of_the_list_are_mended),
         STORE_TEST(test_an_order_that_is_cancelled_at_any_step_goes_on_later),
+        STORE_TEST(test_a_start_during_a_removal_need_not_name_the_directory),
         cmocka_unit_test(test_killed_at_any_step_of_an_addition_nothing_is_lost),
         cmocka_unit_test(test_killed_at_any_step_of_a_removal_nothing_is_lost),
     };
