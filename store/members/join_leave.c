@@ -278,6 +278,18 @@ void store_identity_join_undo(struct store_identity *identity)
 
 /* ---- The list ---- */
 
+static enum embtier_err note_place(struct members *members, uint32_t number, const char *path,
+                                   struct err_msg *msg)
+{
+    free(members->paths[number]);
+    free(members->names[number]);
+    members->names[number] = strdup(path);
+    members->paths[number] = realpath(path, NULL);
+    if (!members->names[number])
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return members->paths[number] ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+}
+
 /* Returns the list of the directories as they are now, where they are now. */
 static enum embtier_err list_of(const struct store_identity *identity, struct members *ret_members,
                                 struct err_msg *msg)
@@ -290,10 +302,7 @@ static enum embtier_err list_of(const struct store_identity *identity, struct me
     for (uint32_t i = 0; i < members.given; i++) {
         if (!store_identity_has(identity, i))
             continue;
-        free(members.paths[i]);
-        members.paths[i] = realpath(store_identity_directory(identity, i), NULL);
-        if (!members.paths[i])
-            return err_set_errno(msg, errno, "%s", store_identity_directory(identity, i));
+        TRY(note_place(&members, i, store_identity_directory(identity, i), msg));
     }
     *ret_members = members;
     members = (struct members){ 0 };
@@ -350,9 +359,7 @@ enum embtier_err store_identity_join_end(struct store_identity *identity, bool *
     *ret_unknown = false;
     TRY(list_of(identity, &before, msg));
     TRY(members_copy(&before, &now, msg));
-    now.paths[now.given] = realpath(joining->path, NULL);
-    if (!now.paths[now.given])
-        return err_set_errno(msg, errno, "%s", joining->path);
+    TRY(note_place(&now, now.given, joining->path, msg));
     now.given++;
     TRY(change(identity, joining->path, DIRECTORY_NONE, &before, &now, ret_unknown, msg));
     directory->path = TAKE(joining->path);
@@ -423,17 +430,28 @@ static bool is_same_text(const char *path, const char *other)
     return length == others && strncmp(path, other, length) == 0;
 }
 
+/* True if @path is the place of a directory that has left. Of links the target may be gone, too. */
+static bool was_at(const struct members *members, uint32_t number, const char *path,
+                   const char *real)
+{
+    const char *const name = members->names[number];
+
+    return is_same_text(members->paths[number], path) || (name && is_same_text(name, path)) ||
+           (real && is_same_text(members->paths[number], real));
+}
+
 /* Returns the number of the directory at @path; DIRECTORY_NONE: it is none of the list's. A drive
  * that was taken away leaves a mount point without a store, or nothing at all. */
 static uint32_t number_of(const struct members *members, const char *path)
 {
+    _cleanup_(freep) char *real = realpath(path, NULL);
     struct record record = { 0 };
     uint32_t number = DIRECTORY_NONE;
 
     if (identity_record_read(path, &record, NULL) == EMBTIER_OK && record.state != STATE_ABSENT)
         return strcmp(record.uuid, members->uuid) == 0 ? record.directory_index : DIRECTORY_NONE;
     for (uint32_t i = 0; i < members->given; i++)
-        if (members->has_left[i] && is_same_text(members->paths[i], path))
+        if (members->has_left[i] && was_at(members, i, path, real))
             number = i;
     return number;
 }

@@ -15,6 +15,8 @@ void members_clear(struct members *members)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(members->paths); i++)
         free(members->paths[i]);
+    for (uint32_t i = 0; i < ARRAY_LEN(members->names); i++)
+        free(members->names[i]);
     *members = (struct members){ 0 };
 }
 
@@ -35,7 +37,9 @@ enum embtier_err members_copy(const struct members *members, struct members *ret
 
     for (uint32_t i = 0; i < ARRAY_LEN(copy.paths); i++) {
         copy.paths[i] = members->paths[i] ? strdup(members->paths[i]) : NULL;
-        is_whole = is_whole && (copy.paths[i] || !members->paths[i]);
+        copy.names[i] = members->names[i] ? strdup(members->names[i]) : NULL;
+        is_whole = is_whole && (copy.paths[i] || !members->paths[i]) &&
+                   (copy.names[i] || !members->names[i]);
     }
     if (is_whole) {
         *ret_copy = copy;
@@ -52,13 +56,15 @@ static bool paths_from_json(const json_t *list, struct members *members)
     for (uint32_t i = 0; i < members->given; i++) {
         const json_t *const item = json_array_get(list, i);
         const char *const path = json_string_value(json_object_get(item, "path"));
+        const char *const name = json_string_value(json_object_get(item, "name"));
         const json_t *const has_left = json_object_get(item, "has_left");
 
         if (!path || path[0] == '\0' || !json_is_boolean(has_left))
             return false;
         members->has_left[i] = json_is_true(has_left);
         members->paths[i] = strdup(path);
-        if (!members->paths[i])
+        members->names[i] = name ? strdup(name) : NULL;
+        if (!members->paths[i] || (name && !members->names[i]))
             return false;
     }
     return true;
@@ -118,8 +124,9 @@ enum embtier_err members_write(const char *directory, const struct members *memb
     bool is_whole = true;
 
     for (uint32_t i = 0; i < members->given; i++)
-        is_whole = json_array_append_new(list, json_pack("{s:s, s:b}", "path", members->paths[i],
-                                                         "has_left", members->has_left[i])) == 0 &&
+        is_whole = json_array_append_new(
+                       list, json_pack("{s:s, s:b, s:s*}", "path", members->paths[i], "has_left",
+                                       members->has_left[i], "name", members->names[i])) == 0 &&
                    is_whole;
     root = json_pack("{s:s, s:s, s:I, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "store_uuid",
                      members->uuid, "generation", (json_int_t)members->generation, "directories",

@@ -22,6 +22,7 @@ struct members {
     char uuid[MEMBERS_UUID_CHARS + 1];
     uint32_t given;                      /* numbers given out */
     char *paths[CONFIG_DIRECTORIES_MAX]; /* of each number, when the list was written */
+    char *names[CONFIG_DIRECTORIES_MAX]; /* the same as configured, maybe through links; or NULL */
     bool has_left[CONFIG_DIRECTORIES_MAX];
 };
 

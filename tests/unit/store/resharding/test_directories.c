@@ -198,6 +198,31 @@ static void test_a_directory_can_be_taken_away_when_it_was_removed(void **state)
     assert_both(f, 2);
 }
 
+/* Its drive is gone, and with it what the link leads to, or its mount point is left. */
+static void test_a_removed_directory_is_known_by_any_name(void **state)
+{
+    struct store_fixture *const f = *state;
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/link", f->root);
+    assert_int_equal(symlink("d1", path), 0);
+    open_named(f, "d0 link");
+    write_both(f, 1);
+    carry_out(f, RESHARD_REMOVE, "link");
+    fixture_close(f);
+    fixture_remove(f, 1, "");
+    for (uint32_t round = 0; round < 2; round++) {
+        open_named(f, round == 0 ? "d0 link" : "d0 .//d1/");
+        assert_int_equal(f->config.data.directory_count, 1);
+        assert_both(f, 1);
+        fixture_close(f);
+        if (round == 0)
+            fixture_make_directory(f, 1);
+    }
+    open_named(f, "d0 link");
+    assert_int_equal(f->config.data.directory_count, 1);
+}
+
 static void remove_path(const struct store_fixture *f, const char *name)
 {
     char path[400];
@@ -591,6 +616,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         STORE_TEST(test_rows_move_to_a_directory_that_is_added),
         STORE_TEST(test_a_directory_can_be_taken_away_when_it_was_removed),
+        STORE_TEST(test_a_removed_directory_is_known_by_any_name),
         STORE_TEST(test_the_directory_with_all_rows_can_be_removed),
         STORE_TEST(test_mistakes_are_told_and_change_nothing),
         STORE_TEST(test_no_directory_is_added_above_the_limits_of_shards),
