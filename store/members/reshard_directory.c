@@ -193,8 +193,15 @@ static bool needs(const struct checkpoint_record *record, uint32_t place)
     return false;
 }
 
+/* True if the checkpoint cannot be restored whether or not the directory stays: it is damaged, or
+ * has gone. One that only this server cannot read now is another matter. */
+static bool is_useless(enum embtier_err err)
+{
+    return err == EMBTIER_NOT_FOUND || err == EMBTIER_CORRUPT || err == EMBTIER_MISMATCH;
+}
+
 /* Deletes each checkpoint that needs the directory; @freeing NULL: only looks for those of users.
- * One that cannot be read is no help to anybody. */
+ */
 static enum embtier_err walk_checkpoints(struct store *store, uint32_t place,
                                          bool deletes_checkpoints,
                                          const struct reshard_freeing *freeing, struct err_msg *msg)
@@ -205,9 +212,12 @@ static enum embtier_err walk_checkpoints(struct store *store, uint32_t place,
     TRY(checkpoint_list(&store->shelf, &ids, &count, msg));
     for (uint32_t i = 0; i < count; i++) {
         _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+        const enum embtier_err err = checkpoint_read(&store->shelf, ids[i], &record, msg);
 
-        if (checkpoint_read(&store->shelf, ids[i], &record, NULL) != EMBTIER_OK ||
-            !needs(record, place))
+        if (is_useless(err))
+            continue;
+        TRY(err);
+        if (!needs(record, place))
             continue;
         if (!record->info.automatic && !deletes_checkpoints)
             return err_set(msg, EMBTIER_EXISTS,

@@ -132,15 +132,25 @@ static enum embtier_err make_checkpoint(void *context, struct err_msg *msg)
     return make_and(context, true, no_more, msg);
 }
 
-/* The server's user may delete all. */
+/* The server's user may delete all. One that is being exported stays until then, as rows have moved
+ * for long, and must not have done so in vain. */
 static enum embtier_err drop_checkpoint(void *context, uint64_t id, struct err_msg *msg)
 {
     struct running *const running = context;
     struct checkpoint_info info;
+    enum embtier_err err;
 
     log_info("a checkpoint that has files in a data directory to be removed is deleted",
              "id=%" PRIu64, id);
-    return checkpoints_delete(running->parts->checkpoints, id, geteuid(), NULL, &info, msg);
+    for (uint32_t i = 0;; i++) {
+        err = checkpoints_delete(running->parts->checkpoints, id, geteuid(), NULL, &info, msg);
+        if (err != EMBTIER_BUSY)
+            return err;
+        if (i == 0)
+            log_info("the removal of a data directory waits for a checkpoint that is in use",
+                     "id=%" PRIu64, id);
+        TRY(rest(running, msg));
+    }
 }
 
 static void report(void *context, enum reshard_step step, uint32_t moved, uint32_t total)

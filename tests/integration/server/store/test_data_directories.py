@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from control_requests import KINDS
 from daemons import Daemon
+from raw_client import RawClient, field
 from stores import MOVE_LIMIT_S, run_cli, was_busy
 
 ROWS, DIM, SHARDS = 3000, 16, 4
@@ -108,6 +110,28 @@ def test_the_drive_of_a_removed_directory_can_be_taken_away(daemon: Daemon, how:
     daemon.configure({"data": {"directories": [first]}})
     daemon.start("--restore", str(id))
     check_rows(daemon, 1)
+
+
+def test_a_removal_waits_for_a_checkpoint_that_is_being_exported(daemon: Daemon):
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    data(daemon, "add", second)
+    with daemon.connect() as server:
+        kept = server.checkpoint().id
+    shown: list[dict] = []
+    thread = threading.Thread(target=lambda: shown.append(data(daemon, "remove", second, "--delete-checkpoints")))
+    with RawClient(daemon.path) as exporter:
+        exporter.send(KINDS["scan_open"].number, field(1, kept) + field(2, "sync"))
+        assert 12 in exporter.receive_last()
+        thread.start()
+        until = time.monotonic() + 60
+        while not daemon.logged("the removal of a data directory waits for a checkpoint that is in use"):
+            assert thread.is_alive() and time.monotonic() < until, daemon.log.read_text()
+            time.sleep(0.02)
+    thread.join()
+    assert [paths(each) for each in shown] == [[first]]
+    with daemon.connect() as server:
+        assert kept not in {info.id for info in server.checkpoints()}
+    check_rows(daemon, 0)
 
 
 def test_clients_read_and_write_meanwhile(daemon: Daemon):

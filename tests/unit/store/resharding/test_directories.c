@@ -4,9 +4,11 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include "store/files/durable_file.h"
 #include "store/members/identity_impl.h"
 #include "store/members/join_leave.h"
 #include "store/members/members.h"
+#include "store/rocksdb/rocksdb_ext.h"
 #include "tests/seed.h"
 #include "tests/unit/store/resharding/reshard_fixture.h"
 
@@ -307,6 +309,44 @@ static void test_mistakes_are_told_and_change_nothing(void **state)
     refuse_order(f, RESHARD_REMOVE, "d0", EMBTIER_INVALID, "only data directory");
     refuse_order(f, RESHARD_REMOVE, "d1", EMBTIER_NOT_FOUND, "no data directory of this store");
     refuse_order(f, RESHARD_ADD, "d1", EMBTIER_MISMATCH, "belongs to a store, or did so");
+    assert_both(f, 1);
+}
+
+/* Makes the record of checkpoint 1 one of a newer server. */
+static void make_newer(const struct store_fixture *f)
+{
+    struct rocksdb_ext_sum *const sum = rocksdb_ext_sum_new();
+    char folder[400], *text = NULL, *at;
+    struct err_msg msg = { { 0 } };
+
+    snprintf(folder, sizeof(folder), "%s/d0/checkpoints/000001", f->root);
+    must(durable_file_read(folder, CHECKPOINT_RECORD_FILE, &text, &msg), &msg);
+    at = strstr(text, "format_version");
+    assert_non_null(at);
+    at[strcspn(at, "0123456789")] = '9';
+    at = strchr(text, '\n') + 1;
+    rocksdb_ext_sum_add(sum, at, strlen(at) - 1);
+    snprintf(text, (size_t)(at - text), "crc32c %08x", rocksdb_ext_sum_end(sum));
+    at[-1] = '\n';
+    must(durable_file_write(folder, CHECKPOINT_RECORD_FILE, text, &msg), &msg);
+    free(text);
+}
+
+/* Another server can read it. A damaged one helps nobody. */
+static void test_a_checkpoint_that_cannot_be_read_is_not_given_up(void **state)
+{
+    struct store_fixture *const f = *state;
+    char record[400];
+
+    open_named(f, "d0 d1");
+    write_both(f, 1);
+    (void)fixture_checkpoint(f);
+    refuse_order(f, RESHARD_REMOVE, "d1", EMBTIER_EXISTS, "checkpoint 1, which a user made");
+    make_newer(f);
+    refuse_order(f, RESHARD_REMOVE, "d1", EMBTIER_VERSION, "a newer embtierd made it");
+    snprintf(record, sizeof(record), "%s/d0/checkpoints/000001/checkpoint.json", f->root);
+    assert_int_equal(truncate(record, 100), 0);
+    carry_out(f, RESHARD_REMOVE, "d1");
     assert_both(f, 1);
 }
 
@@ -619,6 +659,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_a_removed_directory_is_known_by_any_name),
         STORE_TEST(test_the_directory_with_all_rows_can_be_removed),
         STORE_TEST(test_mistakes_are_told_and_change_nothing),
+        STORE_TEST(test_a_checkpoint_that_cannot_be_read_is_not_given_up),
         STORE_TEST(test_no_directory_is_added_above_the_limits_of_shards),
         STORE_TEST(test_a_full_disk_takes_no_rows_of_others),
         STORE_TEST(test_a_start_without_a_directory_of_the_list_is_refused),
