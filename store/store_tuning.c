@@ -84,11 +84,11 @@ enum embtier_err store_set_memtables(struct store *store, const struct config *c
     store_view_put(&store->views, view);
     TRY(rocksdb_buffer_bytes(config, shards, &bytes, msg));
     if (total > atomic_load(&store->memtable_bytes))
-        space_set_memtables(store->space, total);
+        space_set_memtables(store->space, total, shards * STORE_DATABASES_PER_SHARD);
     TRY(tune_all(store, ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES, (int64_t)bytes, msg));
     rocksdb_ext_set_write_buffers(store->setup->options, total);
     atomic_store(&store->memtable_bytes, total);
-    space_set_memtables(store->space, total);
+    space_set_memtables(store->space, total, shards * STORE_DATABASES_PER_SHARD);
     return EMBTIER_OK;
 }
 

@@ -465,9 +465,38 @@ enum embtier_err space_add(struct space *space, const char *directory, struct er
     return err;
 }
 
-void space_set_memtables(struct space *space, uint64_t memtable_bytes)
+/* The caller holds the lock. */
+static void remove_at(struct space *space, uint32_t index)
+{
+    struct directory *const directory = &space->directories[index];
+
+    hold_less(directory, 0);
+    closep(&directory->fd);
+    free(directory->path);
+    space->directory_count--;
+    memmove(directory, directory + 1, (space->directory_count - index) * sizeof(*directory));
+    space->fullest = 0;
+    count_sharers(space);
+    look(space);
+}
+
+void space_remove(struct space *space, const char *directory)
 {
     pthread_mutex_lock(&space->lock);
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        if (strcmp(space->directories[i].path, directory) != 0)
+            continue;
+        assert(space->directory_count > 1);
+        remove_at(space, i);
+        break;
+    }
+    pthread_mutex_unlock(&space->lock);
+}
+
+void space_set_memtables(struct space *space, uint64_t memtable_bytes, uint32_t database_count)
+{
+    pthread_mutex_lock(&space->lock);
+    space->database_count = database_count;
     for (uint32_t i = 0; i < space->directory_count; i++) {
         struct directory *const directory = &space->directories[i];
 
@@ -554,21 +583,22 @@ enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_
 enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,
                              struct err_msg *msg)
 {
-    const char *fullest;
+    enum embtier_err err = EMBTIER_OK;
     int64_t spare;
 
     pthread_mutex_lock(&space->lock);
     look(space);
     spare = space->spare_bytes;
-    fullest = space->directories[space->fullest].path;
+    if (spare < 0 || (uint64_t)spare < bytes)
+        err = err_set(
+            msg, EMBTIER_NO_SPACE,
+            "%s: %" PRIu64 " MiB are needed, and %" PRIu64
+            " MiB are free in the data directories, without the reserve and unwritten rows; "
+            "%s has the least: drop tables, delete checkpoints, or free space there",
+            what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB,
+            space->directories[space->fullest].path);
     pthread_mutex_unlock(&space->lock);
-    if (spare >= 0 && (uint64_t)spare >= bytes)
-        return EMBTIER_OK;
-    return err_set(msg, EMBTIER_NO_SPACE,
-                   "%s: %" PRIu64 " MiB are needed, and %" PRIu64
-                   " MiB are free in the data directories, without the reserve and unwritten rows; "
-                   "%s has the least: drop tables, delete checkpoints, or free space there",
-                   what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB, fullest);
+    return err;
 }
 
 void space_stats(struct space *space, struct space_stats *ret_stats)

@@ -46,13 +46,15 @@ MUST_CHECK enum embtier_err space_start(struct space *space,
 void space_free(struct space *space);
 DEFINE_CLEANUP(struct space, space_free)
 
-/* Sizes the reserves again for other write buffers, unless @space_opts.reserve_bytes sets them.
- * What is missing is taken as soon as there is space. */
-void space_set_memtables(struct space *space, uint64_t memtable_bytes);
+/* Sizes the reserves again for other write buffers, and as many databases, unless
+ * @space_opts.reserve_bytes sets them. What is missing is taken as soon as there is space. */
+void space_set_memtables(struct space *space, uint64_t memtable_bytes, uint32_t database_count);
 
 /* Watches one more directory, which rows fill as they do the others, and makes a reserve there. */
 MUST_CHECK enum embtier_err space_add(struct space *space, const char *directory,
                                       struct err_msg *msg);
+/* Watches a directory no more, and gives up its reserve. At least one must be left. */
+void space_remove(struct space *space, const char *directory);
 /* Begins work that may use the reserve. True if a disk is nearly full, or may become so meanwhile,
  * through compactions, which write files and remove them again. */
 bool space_begin_use(struct space *space);

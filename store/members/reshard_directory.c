@@ -317,7 +317,8 @@ enum embtier_err reshard_directory_join(struct store *store, const char *path,
     return EMBTIER_OK;
 }
 
-void reshard_directory_watch(struct store *store, uint32_t place)
+/* Rows fill the directory as they do the others. */
+static void watch(struct store *store, uint32_t place)
 {
     const char *const path = store_identity_directory(store->identity, place);
     struct err_msg why = { { 0 } };
@@ -348,6 +349,30 @@ enum embtier_err reshard_directory_free(struct store *store, const struct reshar
 {
     TRY(freeing->checkpoint(freeing->context, msg));
     return walk_checkpoints(store, place, freeing->deletes_checkpoints, freeing, msg);
+}
+
+void reshard_directory_left(struct store *store, uint32_t place)
+{
+    const char *const path = store_identity_directory(store->identity, place);
+
+    if (store->is_watched[place])
+        space_remove(store->space, path);
+    store->is_watched[place] = false;
+    log_info("a data directory has been removed from the store; it can be taken away when the "
+             "server has been restarted",
+             "directory=%s", LOG_QUOTED(path));
+}
+
+/* ---- The end ---- */
+
+void reshard_directory_end(struct store *store, enum reshard_order order, uint32_t place, bool done)
+{
+    if (place == DIRECTORY_NONE)
+        return;
+    if (order == RESHARD_REMOVE && !done)
+        store_identity_set_leaving(store->identity, place, false);
+    if (order == RESHARD_ADD && reshard_directory_shards(store->map, place, true) > 0)
+        watch(store, place);
 }
 
 /* ---- Two orders at once ---- */

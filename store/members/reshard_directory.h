@@ -43,10 +43,6 @@ MUST_CHECK enum embtier_err reshard_directory_check_room(struct store *store,
                                                          const struct bucket_map *after,
                                                          struct err_msg *msg);
 
-/* All buckets have moved to the directory: its space counts from now on. A start counts it anyway.
- */
-void reshard_directory_watch(struct store *store, uint32_t place);
-
 /* Begins to remove a directory: it gets no more shards, and a start need not have it in its
  * configuration any more. DIRECTORY_NONE: it has left. */
 MUST_CHECK enum embtier_err reshard_directory_part(struct store *store, const char *path,
@@ -61,6 +57,15 @@ struct reshard_freeing {
 MUST_CHECK enum embtier_err reshard_directory_free(struct store *store,
                                                    const struct reshard_freeing *freeing,
                                                    uint32_t place, struct err_msg *msg);
+
+/* Called when it has left: its space counts no more. */
+void reshard_directory_left(struct store *store, uint32_t place);
+
+/* Called at the end of a job, also of one that failed or was cancelled. The space of a directory
+ * that has got buckets counts from now on. One that was to leave takes shards again, unless @done.
+ */
+void reshard_directory_end(struct store *store, enum reshard_order order, uint32_t place,
+                           bool done);
 
 /* Sets the message for an order that comes while another one runs; returns BUSY. */
 enum embtier_err reshard_refuse(const struct reshard_facts *facts, struct err_msg *msg);

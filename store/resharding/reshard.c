@@ -654,10 +654,8 @@ static enum embtier_err leave(struct reshard *reshard, struct err_msg *msg)
                                reshard->place, msg));
     report(reshard, RESHARD_FREED);
     TRY(store_identity_leave(store->identity, reshard->place, msg));
+    reshard_directory_left(store, reshard->place);
     report(reshard, RESHARD_LEFT);
-    log_info("a data directory has been removed from the store; it can be taken away when the "
-             "server has been restarted",
-             "directory=%s", LOG_QUOTED(store_identity_directory(store->identity, reshard->place)));
     return EMBTIER_OK;
 }
 
@@ -686,12 +684,8 @@ static enum embtier_err run_order(struct reshard *reshard, struct err_msg *msg)
                                    &reshard->place, msg));
         report(reshard, RESHARD_JOINED);
     }
-    if (opts->order != RESHARD_REMOVE) {
-        TRY(move_buckets(reshard, msg));
-        if (opts->order == RESHARD_ADD)
-            reshard_directory_watch(store, reshard->place);
-        return EMBTIER_OK;
-    }
+    if (opts->order != RESHARD_REMOVE)
+        return move_buckets(reshard, msg);
     TRY(reshard_directory_part(store, opts->directory, &reshard->place, msg));
     if (reshard->place == DIRECTORY_NONE)
         return EMBTIER_OK;
@@ -708,9 +702,7 @@ static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
     reshard->is_written = true;
     report(reshard, RESHARD_PLANNED);
     err = run_order(reshard, msg);
-    if (err != EMBTIER_OK && reshard->opts->order == RESHARD_REMOVE &&
-        reshard->place != DIRECTORY_NONE)
-        store_identity_set_leaving(store->identity, reshard->place, false);
+    reshard_directory_end(store, reshard->opts->order, reshard->place, err == EMBTIER_OK);
     /* A directory that could not be added is as it was: there is nothing to go on with. */
     if (err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && reshard->opts->order == RESHARD_ADD &&
         reshard->place == DIRECTORY_NONE && !store_identity_is_joining(store->identity))

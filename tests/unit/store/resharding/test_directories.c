@@ -119,6 +119,14 @@ static uint32_t buckets_in(const struct store_fixture *f, uint32_t place)
     return count;
 }
 
+static uint64_t reserve_bytes(const struct store_fixture *f)
+{
+    struct space_stats stats;
+
+    space_stats(f->store->space, &stats);
+    return stats.reserve_bytes;
+}
+
 /* ---- A full disk ---- */
 
 static _Atomic bool is_full;
@@ -251,6 +259,45 @@ static void test_the_directory_with_all_rows_can_be_removed(void **state)
     fixture_close(f);
     remove_path(f, "d2");
     open_named(f, "d0 d1");
+    assert_both(f, 1);
+}
+
+static void stop_at(struct store_fixture *f, enum reshard_order kind, const char *name,
+                    enum reshard_step step)
+{
+    struct err_msg msg = { { 0 } };
+    struct order order;
+
+    order_init(&order, f, kind, name);
+    order.job.stops_at_step = true;
+    order.job.stop_step = step;
+    assert_int_equal(reshard_run(f->store, &order.job.opts, &msg), EMBTIER_SHUTDOWN);
+}
+
+/* The reserve is of directories that have rows, and as large as that of a start. */
+static void test_the_space_of_those_with_rows_counts(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t each, all;
+
+    open_named(f, "d0 d1");
+    write_both(f, 1);
+    each = reserve_bytes(f) / 2;
+    stop_at(f, RESHARD_ADD, "d2", RESHARD_JOINED);
+    assert_int_equal(reserve_bytes(f), 2 * each);
+    stop_at(f, RESHARD_ADD, "d2", RESHARD_SWITCHED); /* some rows are there */
+    assert_int_equal(reserve_bytes(f), 3 * each);
+    carry_out(f, RESHARD_ADD, "d2");
+    must(store_set_memtables(f->store, &f->config, &msg), &msg);
+    all = reserve_bytes(f);
+    fixture_close(f);
+    open_named(f, "d0 d1 d2");
+    assert_int_equal(reserve_bytes(f), all);
+    carry_out(f, RESHARD_REMOVE, "d1");
+    assert_int_equal(reserve_bytes(f), all / 3 * 2);
+    carry_out(f, RESHARD_REMOVE, "d2");
+    assert_int_equal(reserve_bytes(f), all / 3);
     assert_both(f, 1);
 }
 
@@ -503,15 +550,10 @@ static void test_an_order_that_is_cancelled_at_any_step_goes_on_later(void **sta
 static void test_a_start_during_a_removal_need_not_name_the_directory(void **state)
 {
     struct store_fixture *const f = *state;
-    struct err_msg msg = { { 0 } };
-    struct order order;
 
     open_named(f, "d0 d1");
     write_both(f, 1);
-    order_init(&order, f, RESHARD_REMOVE, "d1");
-    order.job.stops_at_step = true;
-    order.job.stop_step = RESHARD_BEGUN;
-    assert_int_equal(reshard_run(f->store, &order.job.opts, &msg), EMBTIER_SHUTDOWN);
+    stop_at(f, RESHARD_REMOVE, "d1", RESHARD_BEGUN);
     assert_true(buckets_in(f, 1) > 0);
     fixture_close(f);
     open_named(f, "d0");
@@ -658,6 +700,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_a_directory_can_be_taken_away_when_it_was_removed),
         STORE_TEST(test_a_removed_directory_is_known_by_any_name),
         STORE_TEST(test_the_directory_with_all_rows_can_be_removed),
+        STORE_TEST(test_the_space_of_those_with_rows_counts),
         STORE_TEST(test_mistakes_are_told_and_change_nothing),
         STORE_TEST(test_a_checkpoint_that_cannot_be_read_is_not_given_up),
         STORE_TEST(test_no_directory_is_added_above_the_limits_of_shards),
