@@ -158,6 +158,7 @@ struct config {
         uint32_t table_files; /* the most open in each database of the store */
         uint32_t read_files; /* the most open in each database of a checkpoint that is being read */
         uint32_t scans;      /* the most exports at the same time */
+        bool has_default_sessions;
         bool has_fewer_sessions;
     } descriptors;
 

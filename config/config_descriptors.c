@@ -115,6 +115,7 @@ void config_descriptors_plan(struct config *config, uint32_t lane_count)
     uint64_t left = less(limit, needs.all), reading, files, scans;
 
     if (config->socket.max_sessions == 0) {
+        config->descriptors.has_default_sessions = true;
         config->socket.max_sessions = (uint32_t)clamp(left / 2 / session_descriptors(config),
                                                       SESSIONS_LEAST, SESSIONS_DEFAULT);
         config->descriptors.has_fewer_sessions = config->socket.max_sessions < SESSIONS_DEFAULT;

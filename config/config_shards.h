@@ -11,5 +11,8 @@
  * suffice for so many. */
 MUST_CHECK enum embtier_err config_for_shards(const struct config *config, uint32_t shards,
                                               struct config *ret_next, struct err_msg *msg);
+/* Shares file descriptors out again, when the store has another number of directories than the file
+ * names. CONFIG: they do not suffice. */
+MUST_CHECK enum embtier_err config_fit_directories(struct config *config, struct err_msg *msg);
 
 #endif

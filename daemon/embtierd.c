@@ -15,6 +15,7 @@
 #include "base/version.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
+#include "config/config_shards.h"
 #include "daemon/budget/budget.h"
 #include "daemon/control/process/signals.h"
 #include "daemon/server.h"
@@ -202,6 +203,15 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
     return -1;
 }
 
+/* Takes the store's word for its directories. */
+static enum embtier_err settle(struct config *config, struct err_msg *msg)
+{
+    const uint32_t named = config->data.directory_count;
+
+    TRY(store_settle_directories(config, msg));
+    return config->data.directory_count == named ? EMBTIER_OK : config_fit_directories(config, msg);
+}
+
 static enum embtier_err serve(const struct arguments *arguments, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = NULL;
@@ -218,7 +228,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
         config->log.is_option = true;
     }
     log_set_level(config->log.level);
-    TRY(store_settle_directories(config, msg));
+    TRY(settle(config, msg));
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIER_PROJECT_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
@@ -244,7 +254,7 @@ static int check(const struct arguments *arguments)
 
     if (err == EMBTIER_OK) {
         config->data.must_exist = false; /* the store may be made later */
-        err = store_settle_directories(config, &msg);
+        err = settle(config, &msg);
     }
     if (err == EMBTIER_OK)
         err = config_check_machine(config, &msg);

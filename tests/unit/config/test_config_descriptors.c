@@ -128,12 +128,41 @@ static void test_more_shards_get_a_share_or_are_refused(void **state)
     config_free(config);
 }
 
+/* The store may have other directories than the file names. */
+static void test_other_directories_get_a_share_or_are_refused(void **state)
+{
+    struct config *config = NULL, *named = NULL;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(plan(1024, "data: {directories: [/a]}\nlanes: {count: 2}", &config, &msg),
+                     EMBTIER_OK);
+    assert_int_equal(plan(1024, "data: {directories: [/a, /b]}\nlanes: {count: 2}", &named, &msg),
+                     EMBTIER_OK);
+    config->data.directory_count = 2;
+    assert_int_equal(config_fit_directories(config, &msg), EMBTIER_OK);
+    assert_int_equal(config->socket.max_sessions, named->socket.max_sessions);
+    assert_int_equal(config->descriptors.table_files, named->descriptors.table_files);
+    config->data.directory_count = 20;
+    assert_int_equal(config_fit_directories(config, &msg), EMBTIER_CONFIG);
+    config->data.directory_count = 1;
+    config_free(config);
+    config_free(named);
+    assert_int_equal(
+        plan(1024, "data: {directories: [/a]}\nsocket: {max_sessions: 9}", &config, &msg),
+        EMBTIER_OK);
+    assert_int_equal(config_fit_directories(config, &msg), EMBTIER_OK);
+    assert_int_equal(config->socket.max_sessions, 9);
+    config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_never_come_to_more_than_the_limit),
         cmocka_unit_test(test_sessions_are_fewer_only_by_default_and_with_few_descriptors),
         cmocka_unit_test(test_more_shards_get_a_share_or_are_refused),
+        cmocka_unit_test(test_other_directories_get_a_share_or_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,19 @@ def test_a_directory_is_added_and_the_first_start_need_not_know(daemon: Daemon):
     assert first in told and second in told and "shared" in told and "50.0 %" in told
 
 
+def test_descriptors_are_shared_out_among_directories_that_the_file_lacks(daemon: Daemon):
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    data(daemon, "add", second)
+    daemon.stop()
+    for named in ([first], [first, second]):
+        daemon.configure({"data": {"directories": named}})
+        daemon.launch(wrapper=("prlimit", "--nofile=1024:1024"))
+        daemon.await_ready()
+        daemon.stop()
+    lacking, naming = daemon.logged("fewer clients than the default")
+    assert (lacking["max_sessions"], lacking["table_files"]) == (naming["max_sessions"], naming["table_files"])
+
+
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_the_drive_of_a_removed_directory_can_be_taken_away(daemon: Daemon, how: str):
     first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
