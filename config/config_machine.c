@@ -109,7 +109,7 @@ static enum embtier_err check_data(const struct config *config, struct err_msg *
         struct key_text key;
 
         snprintf(key.text, sizeof(key.text), "data.directories[%u]", i);
-        if (config->data.is_default)
+        if (config->data.is_default && i == 0) /* others were added to the store */
             TRY(make_default(config, key.text, path, DATA_DIRECTORY_MODE, msg));
         TRY(check_directory(config, key.text, path, msg));
         if (stat(path, &seen[i]) != 0)

@@ -155,6 +155,30 @@ static void test_default_directories_are_made(void **state)
     assert_int_equal(check(*state, "", &msg), EMBTIER_OK); /* the directory may already exist */
 }
 
+/* A store in the default directory may have got others, which are nobody's to make. */
+static void test_a_directory_that_was_added_to_the_default_is_not_made(void **state)
+{
+    const struct machine machine = { .memory_bytes = 8 * GIB, .core_count = 2 };
+    _cleanup_(config_freep) struct config *config = NULL;
+    struct err_msg msg = { { 0 } };
+    char path[128], **more;
+    struct stat info;
+
+    snprintf(path, sizeof(path), "%s/state/embtier", (char *)*state);
+    setenv("STATE_DIRECTORY", path, 1);
+    snprintf(path, sizeof(path), "%s/added", (char *)*state);
+    assert_int_equal(config_parse("e.yaml", "", 0, &machine, budget_unbudgeted, &config, &msg),
+                     EMBTIER_OK);
+    more = realloc(config->data.directories, 2 * sizeof(*more));
+    assert_non_null(more);
+    config->data.directories = more;
+    more[1] = strdup(path);
+    config->data.directory_count = 2;
+    assert_int_equal(config_check_machine(config, &msg), EMBTIER_CONFIG);
+    assert_non_null(strstr(msg.text, "No such file or directory"));
+    assert_int_not_equal(stat(path, &info), 0);
+}
+
 static void test_tier_path_must_be_there_and_hold_the_tier(void **state)
 {
     assert_found(*state,
@@ -257,6 +281,7 @@ int main(void)
         WITH_DIRECTORY(test_directory_must_be_writable),
         WITH_DIRECTORY(test_one_directory_by_two_names_is_told),
         WITH_DIRECTORY(test_default_directories_are_made),
+        WITH_DIRECTORY(test_a_directory_that_was_added_to_the_default_is_not_made),
         WITH_DIRECTORY(test_tier_path_must_be_there_and_hold_the_tier),
         WITH_DIRECTORY(test_tier_on_tmpfs_counts_as_memory),
         WITH_DIRECTORY(test_what_a_start_reserves_must_be_available),
