@@ -97,6 +97,16 @@ static enum embtier_err check_apart(const struct store_identity *identity, const
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_joining(const struct store_identity *identity, const char *path,
+                                      struct err_msg *msg)
+{
+    const char *const joining = identity->joining.path;
+
+    if (!joining || strcmp(joining, path) == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_BUSY, "%s is being added: add it again first", joining);
+}
+
 static enum embtier_err check_access(const char *path, const struct stat *info, struct err_msg *msg)
 {
     if (!S_ISDIR(info->st_mode))
@@ -178,6 +188,7 @@ enum embtier_err store_identity_check_new(const struct store_identity *identity,
     bool is_there;
 
     TRY(check_text(path, msg));
+    TRY(check_joining(identity, path, msg));
     TRY(check_count(identity, msg));
     is_there = stat(path, &info) == 0;
     if (!is_there && errno != ENOENT)
@@ -220,10 +231,9 @@ enum embtier_err store_identity_join_begin(struct store_identity *identity, cons
     struct directory *const joining = &identity->joining;
     enum embtier_err err;
 
-    if (joining->path && strcmp(joining->path, path) == 0)
-        return EMBTIER_OK; /* an earlier try left it in a list that could not be taken back */
+    TRY(check_joining(identity, path, msg));
     if (joining->path)
-        return err_set(msg, EMBTIER_BUSY, "%s is being added: add it again first", joining->path);
+        return EMBTIER_OK; /* an earlier try left it in a list that could not be taken back */
     joining->lock_fd = -1;
     joining->path = strdup(path);
     if (!joining->path)

@@ -22,7 +22,8 @@ uint32_t store_identity_find(const struct store_identity *identity, const char *
 /* Checks that a directory may be added, and changes nothing. INVALID: the path is relative or no
  * directory, or one lies in another. EXISTS: it belongs to the store. MISMATCH: it is not empty.
  * NOT_FOUND: neither it nor the folder that it is to be made in is there. TOO_LARGE: the store can
- * have no more. @ret_sharer: a directory on the same file system; DIRECTORY_NONE: there is none. */
+ * have no more. BUSY: another one is being added. @ret_sharer: a directory on the same file system;
+ * DIRECTORY_NONE: there is none. */
 MUST_CHECK enum embtier_err store_identity_check_new(const struct store_identity *identity,
                                                      const char *path, uint32_t *ret_sharer,
                                                      struct err_msg *msg);

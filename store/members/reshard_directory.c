@@ -232,6 +232,19 @@ static enum embtier_err walk_checkpoints(struct store *store, uint32_t place,
     return EMBTIER_OK;
 }
 
+/* A link to it may be gone when a start goes on with the order. */
+static enum embtier_err note_path(const char *path, struct reshard_record *record,
+                                  struct err_msg *msg)
+{
+    _cleanup_(freep) char *real = realpath(path, NULL);
+
+    if (!real)
+        return err_set_errno(msg, errno, "%s", path);
+    if (strlen(real) < sizeof(record->directory))
+        memcpy(record->directory, real, strlen(real) + 1);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err check_remove(struct store *store, struct reshard_record *record,
                                      struct err_msg *msg)
 {
@@ -261,6 +274,7 @@ static enum embtier_err check_remove(struct store *store, struct reshard_record 
                        "records of its checkpoints, so it stays. A new store elsewhere can be made "
                        "of a checkpoint: embtierd --init --restore-from",
                        record->directory);
+    TRY(note_path(store_identity_directory(store->identity, place), record, msg));
     TRY(walk_checkpoints(store, place, record->deletes_checkpoints, NULL, msg));
     record->shards = MAX(reshard_directory_keep(store->map, RESHARD_REMOVE, place, kept), 1u);
     if (reshard_directory_keep(store->map, RESHARD_REMOVE, place, kept) == 0)

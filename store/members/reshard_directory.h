@@ -21,7 +21,8 @@
 struct reshard_facts;
 struct store;
 
-/* Checks an order before anything is written, and sets @record->shards. Adding: as
+/* Checks an order before anything is written, and sets @record->shards; if a directory is removed,
+ * @record->directory has no links then. Adding: as
  * store_identity_check_new(); removing: NOT_FOUND: it is none of the store's; INVALID: it is the
  * first or the only one; EXISTS: a user's checkpoint needs it. NO_SPACE. */
 MUST_CHECK enum embtier_err

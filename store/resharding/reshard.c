@@ -29,9 +29,10 @@ struct reshard {
     const struct reshard_opts *opts;
     bool kept[BUCKET_MAP_SHARDS_MAX];
     struct bucket_map *goal;
-    uint32_t total;  /* buckets to move */
-    uint32_t place;  /* of the directory that is added or removed */
-    bool is_written; /* the order is on disk, and a start goes on with it */
+    uint32_t total;               /* buckets to move */
+    uint32_t place;               /* of the directory that is added or removed */
+    bool is_written;              /* the order is on disk, and a start goes on with it */
+    struct reshard_record before; /* another order that failed, whose place it took */
 };
 
 static void reshard_clear(struct reshard *reshard)
@@ -544,7 +545,7 @@ static enum embtier_err run_waves(struct reshard *reshard, struct err_msg *msg)
 }
 
 /* Writes the order down, unless it is on disk. A new one is checked first. */
-static enum embtier_err take_order(const struct reshard *reshard, struct err_msg *msg)
+static enum embtier_err take_order(struct reshard *reshard, struct err_msg *msg)
 {
     const struct reshard_opts *const opts = reshard->opts;
     const char *const directory = store_first_directory(reshard->store);
@@ -552,18 +553,20 @@ static enum embtier_err take_order(const struct reshard *reshard, struct err_msg
                                      .rate_bytes = atomic_load(&opts->pace->rate_bytes),
                                      .order = opts->order,
                                      .deletes_checkpoints = opts->deletes_checkpoints };
-    struct reshard_record now = { 0 };
+    struct reshard_record *const before = &reshard->before;
 
     if (opts->order == RESHARD_TO_SHARDS)
         return reshard_record_write(directory, &record, msg);
     if (strlen(opts->directory) >= sizeof(record.directory))
         return err_set(msg, EMBTIER_INVALID, "the path of the directory is too long");
     memcpy(record.directory, opts->directory, strlen(opts->directory) + 1);
-    if (reshard_record_read(directory, &now, NULL) == EMBTIER_OK && now.order == opts->order &&
-        strcmp(now.directory, record.directory) == 0)
-        record.shards = now.shards;
-    else
+    if (reshard_record_read(directory, before, NULL) == EMBTIER_OK &&
+        before->order == opts->order && strcmp(before->directory, record.directory) == 0) {
+        record.shards = before->shards;
+        *before = (struct reshard_record){ 0 };
+    } else {
         TRY(reshard_directory_check(reshard->store, &record, msg));
+    }
     return reshard_record_write(directory, &record, msg);
 }
 
@@ -707,7 +710,7 @@ static enum embtier_err run_job(struct reshard *reshard, struct err_msg *msg)
     if (err != EMBTIER_OK && err != EMBTIER_SHUTDOWN && reshard->opts->order == RESHARD_ADD &&
         reshard->place == DIRECTORY_NONE && !store_identity_is_joining(store->identity))
         reshard->is_written =
-            reshard_record_remove(store_first_directory(store), NULL) != EMBTIER_OK;
+            reshard_record_put_back(store_first_directory(store), &reshard->before);
     TRY(err);
     report(reshard, RESHARD_DONE);
     return reshard_record_remove(store_first_directory(store), msg);

@@ -99,3 +99,11 @@ enum embtier_err reshard_record_remove(const char *directory, struct err_msg *ms
         return err_set_errno(msg, errno, "%s", path);
     return directory_sync(directory, msg);
 }
+
+bool reshard_record_put_back(const char *directory, const struct reshard_record *before)
+{
+    const enum embtier_err err = before->shards > 0 ? reshard_record_write(directory, before, NULL)
+                                                    : reshard_record_remove(directory, NULL);
+
+    return before->shards > 0 || err != EMBTIER_OK;
+}

@@ -32,5 +32,8 @@ MUST_CHECK enum embtier_err reshard_record_write(const char *directory,
                                                  const struct reshard_record *record,
                                                  struct err_msg *msg);
 MUST_CHECK enum embtier_err reshard_record_remove(const char *directory, struct err_msg *msg);
+/* Replaces an order that has changed nothing by the one before; shards 0: there was none. True if
+ * an order is on disk now. */
+bool reshard_record_put_back(const char *directory, const struct reshard_record *before);
 
 #endif

@@ -563,6 +563,50 @@ static void test_a_start_during_a_removal_need_not_name_the_directory(void **sta
     assert_int_equal(buckets_in(f, 0), ROW_BUCKETS);
 }
 
+static void fill_new_directory(struct job *job, enum reshard_step step)
+{
+    char path[400];
+
+    if (step != RESHARD_PLANNED)
+        return;
+    snprintf(path, sizeof(path), "%s/d2", job->f->root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/d2/letter", job->f->root);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* The order of a removal stays until it has been carried out, whatever comes between. */
+static void test_an_order_outlives_links_and_others_that_fail(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct reshard_record record = { 0 };
+    struct err_msg msg = { { 0 } };
+    struct order order;
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/link", f->root);
+    assert_int_equal(symlink("d1", path), 0);
+    open_named(f, "d0 link");
+    write_both(f, 1);
+    stop_at(f, RESHARD_REMOVE, "link", RESHARD_BEGUN);
+    order_init(&order, f, RESHARD_ADD, "d2");
+    order.job.act = fill_new_directory;
+    assert_int_equal(reshard_run(f->store, &order.job.opts, &msg), EMBTIER_MISMATCH);
+    f->store->identity->joining.path = path;
+    order.job.act = NULL;
+    remove_path(f, "d2");
+    assert_int_equal(reshard_run(f->store, &order.job.opts, &msg), EMBTIER_BUSY);
+    f->store->identity->joining.path = NULL;
+    fixture_close(f);
+    assert_int_equal(unlink(path), 0);
+    open_named(f, "d0");
+    must(reshard_record_read(store_first_directory(f->store), &record, &msg), &msg);
+    assert_int_equal(record.order, RESHARD_REMOVE);
+    carry_out(f, RESHARD_REMOVE, record.directory);
+    assert_int_equal(buckets_in(f, 0), ROW_BUCKETS);
+    assert_both(f, 1);
+}
+
 static uint32_t kill_at;
 
 static void die(struct job *job, enum reshard_step step)
@@ -710,6 +754,7 @@ int main(int argc, char **argv)
         STORE_TEST(test_copies_of_the_list_are_mended),
         STORE_TEST(test_an_order_that_is_cancelled_at_any_step_goes_on_later),
         STORE_TEST(test_a_start_during_a_removal_need_not_name_the_directory),
+        STORE_TEST(test_an_order_outlives_links_and_others_that_fail),
         cmocka_unit_test(test_killed_at_any_step_of_an_addition_nothing_is_lost),
         cmocka_unit_test(test_killed_at_any_step_of_a_removal_nothing_is_lost),
     };
