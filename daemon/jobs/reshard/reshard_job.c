@@ -236,6 +236,17 @@ static void forget(const struct store *store)
                   LOG_QUOTED(why.text));
 }
 
+static void tell_begin(const struct reshard_record *record)
+{
+    if (record->order == RESHARD_TO_SHARDS)
+        log_info("buckets of rows move", "shards=%" PRIu32 " rate_bytes=%" PRIu64, record->shards,
+                 record->rate_bytes);
+    else
+        log_info("buckets of rows move", "%s=%s rate_bytes=%" PRIu64,
+                 record->order == RESHARD_REMOVE ? "removes" : "adds",
+                 LOG_QUOTED(record->directory), record->rate_bytes);
+}
+
 static enum embtier_err run(struct job *base, const struct job_parts *parts,
                             const struct progress_sink *progress, struct err_msg *msg)
 {
@@ -247,16 +258,14 @@ static enum embtier_err run(struct job *base, const struct job_parts *parts,
 
     err = take_order(job, parts, msg);
     if (err != EMBTIER_OK && !base->owner)
-        log_error("a move of buckets cannot be continued; `embtier reshard --shards N` begins it "
-                  "again",
+        log_error("a move of buckets cannot be continued; `embtier reshard --shards N`, or "
+                  "`embtier data add` or `data remove`, begins it again",
                   "why=%s", msg ? LOG_QUOTED(msg->text) : "");
     TRY(err);
     if (is_own_order(job))
         return EMBTIER_OK;
     atomic_store(&pace.rate_bytes, record->rate_bytes);
-    log_info("buckets of rows move", "shards=%" PRIu32 " %s=%s rate_bytes=%" PRIu64, record->shards,
-             record->order == RESHARD_REMOVE ? "removes" : "adds", LOG_QUOTED(record->directory),
-             record->rate_bytes);
+    tell_begin(record);
     err = reshard_run(parts->store,
                       &(struct reshard_opts){ .shards = record->shards,
                                               .pace = &pace,

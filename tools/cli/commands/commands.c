@@ -296,9 +296,10 @@ static const struct command server_commands[] = {
       "deleted at the end; if one is a user's, the command is refused without the option. The\n"
       "first directory has the catalog, and stays.\n"
       "\n"
-      "Take DIR out of data.directories, and restart the server: until then it has emptied files\n"
-      "open there. Then the drive can be taken away. A start before data.directories is changed\n"
-      "ignores DIR, and warns. With -o json: as `embtier data list`.\n",
+      "Take DIR out of data.directories, and restart the server: until then it has files open\n"
+      "there. Then the drive can be taken away, or DIR deleted: old rows stay in its files until\n"
+      "then. A start before data.directories is changed ignores DIR, and warns. With -o json: as "
+      "`embtier data list`.\n",
       "  embtier data remove /mnt/nvme2/embtier --rate 200\n", command_data_remove, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"

@@ -191,8 +191,8 @@ static int run(struct cli *cli, int argc, char **argv, bool removes)
     embtier_data_list_free(list);
     if (!cli->json && removes)
         printf("%s is no part of the store any more. Take it out of data.directories, and restart "
-               "the\nserver: until then it has emptied files open there. Then the drive can be "
-               "taken away, or\nthe directory be deleted.\n",
+               "the\nserver: until then it has files open there. Then the drive can be taken "
+               "away, or the\ndirectory be deleted. Old rows are in its files until then.\n",
                TEXT_SHOWN(arguments.path));
     else if (!cli->json)
         printf("Add %s to data.directories: until then each start warns.\n",

@@ -277,13 +277,15 @@ def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
     order = daemon.folder / "rows/reshard.json"
     order.write_text('{"shards": 6}')
     daemon.start()
-    said = "a move of buckets cannot be continued; `embtier reshard --shards N` begins it again"
+    said = "a move of buckets cannot be continued; `embtier reshard --shards N`, or `embtier data add` or `data remove`, begins it again"
     await_true(lambda: daemon.logged(said))
     assert "reshard.json" in daemon.logged(said)[0]["why"]
     refused = run_cli(daemon, "reshard")
     assert refused.returncode == 1 and "reshard.json" in refused.stderr
     check_rows(daemon, 0)
     assert reshard(daemon, 6)["shards"] == 6
+    (begun,) = daemon.logged("buckets of rows move")
+    assert begun["shards"] == "6" and "adds" not in begun
     assert not order.exists()
     check_rows(daemon, 0)
 
