@@ -326,8 +326,9 @@ enum embtier_err reshard_directory_join(struct store *store, const char *path,
         store_identity_join_undo(store->identity);
     TRY(err);
     store_count_capacity(store, place);
-    log_info("a data directory has been added to the store", "directory=%s number=%" PRIu32,
-             LOG_QUOTED(path), place);
+    log_info("a data directory has been added to the store; endurance.max_dwpd counts for it from "
+             "the next start on",
+             "directory=%s number=%" PRIu32, LOG_QUOTED(path), place);
     return EMBTIER_OK;
 }
 

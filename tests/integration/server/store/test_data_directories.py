@@ -66,6 +66,7 @@ def test_a_directory_is_added_and_the_first_start_need_not_know(daemon: Daemon):
     first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
     assert paths(data(daemon, "list")) == [first]
     shown = data(daemon, "add", second)
+    assert daemon.logged("endurance.max_dwpd counts for it from the next start on")
     assert paths(shown) == [first, second] and shown["order"] is None
     assert [directory["shards"] for directory in shown["directories"]] == [SHARDS, SHARDS]
     assert [directory["buckets"] for directory in shown["directories"]] == [8192, 8192]
