@@ -11,8 +11,8 @@
 
 #include "base/log/log.h"
 #include "base/macros.h"
-#include "base/yaml/yaml_doc.h"
 #include "config/config.h"
+#include "config/config_items.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
@@ -184,6 +184,13 @@ static bool is_own_order(const struct reshard_job *job)
     return job->record.order == RESHARD_TO_SHARDS && job->record.shards == 0;
 }
 
+static bool sets_lanes(const struct config *config)
+{
+    struct config_item item;
+
+    return config_find_item(config, "lanes.count", &item, NULL) == EMBTIER_OK && item.in_file;
+}
+
 /* The file of the next start may set more lanes than there are shards by its count. A file that
  * cannot be read is no reason to keep a directory. */
 static enum embtier_err check_lanes(const struct job_parts *parts, struct err_msg *msg)
@@ -196,14 +203,14 @@ static enum embtier_err check_lanes(const struct job_parts *parts, struct err_ms
         return EMBTIER_OK;
     data_directories_look(parts->store, &now);
     shards = (now.count - MIN(now.count, 1u)) * next->data.shards_per_directory;
-    if (shards == 0 || next->lanes.count <= shards || yaml_doc_line(next->doc, "lanes.count") == 0)
+    if (shards == 0 || next->lanes.count <= shards || !sets_lanes(next))
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_CONFIG,
                    "without the directory the configuration counts %" PRIu32
-                   " shards (data.shards_per_directory for each directory), and lanes.count is "
+                   " shard%s (data.shards_per_directory for each directory), and lanes.count is "
                    "%" PRIu32 ", so the next start would be refused: set it first (`embtier knob "
                    "set lanes.count %" PRIu32 " --persist`)",
-                   shards, next->lanes.count, shards);
+                   shards, PLURAL(shards), next->lanes.count, shards);
 }
 
 /* A job of a client has its order; the server's own goes on with what is written down. */

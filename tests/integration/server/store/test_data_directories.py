@@ -263,6 +263,27 @@ def test_mistakes_are_told_and_change_nothing(daemon: Daemon):
     check_rows(daemon, 0)
 
 
+def test_lanes_are_in_the_way_of_a_removal_only_if_the_file_sets_them(make_daemon):
+    daemon = make_daemon(lanes=2)
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    os.mkdir(second)
+    daemon.configure({"data": {"directories": [first, second], "shards_per_directory": 1}})
+    daemon.start()
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.create_table(mode, DIM, durability=mode).set(IDS, rows_of(0))
+    refused = run_cli(daemon, "data", "remove", second)
+    assert refused.returncode == 1 and "lanes.count is 2, so the next start would be refused" in refused.stderr
+    del daemon.config["lanes"]["count"]
+    daemon.configure({})
+    assert paths(data(daemon, "remove", second)) == [first]
+    shutil.move(second, f"{daemon.folder}/away")
+    for named in ([first, second], [first]):
+        daemon.configure({"data": {"directories": named}})
+        daemon.restart()
+        check_rows(daemon, 0)
+
+
 def test_no_directory_is_added_that_the_next_start_has_no_descriptors_for(make_daemon):
     """Few shards have rows, but a start counts data.shards_per_directory."""
     daemon = make_daemon({"data": {"shards_per_directory": 8}}, lanes=1)
