@@ -27,19 +27,17 @@ struct arguments {
 static int read_arguments(struct cli *cli, int argc, char **argv, bool removes,
                           struct arguments *arguments)
 {
-    static const struct option options[] = { { "rate", required_argument, NULL, OPTION_RATE },
-                                             { "delete-checkpoints", no_argument, NULL,
-                                               OPTION_DELETE },
+    static const struct option options[] = { { "delete-checkpoints", no_argument, NULL,
+                                               OPTION_DELETE }, /* of removals only */
+                                             { "rate", required_argument, NULL, OPTION_RATE },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
 
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) >= 0) {
+    while ((option = cli_next_option(cli, argc, argv, options + !removes, &exit_code)) >= 0) {
         if (option == OPTION_RATE && !number_parse_rate(optarg, &arguments->rate_bytes))
             return cli_usage(cli, "--rate %s: allowed: a number of MiB a second, or 0",
                              TEXT_SHOWN(optarg));
-        if (option == OPTION_DELETE && !removes)
-            return cli_usage(cli, "--delete-checkpoints is for `embtier data remove` only");
         arguments->deletes_checkpoints |= option == OPTION_DELETE;
     }
     if (option == CLI_OPTIONS_EXIT)
