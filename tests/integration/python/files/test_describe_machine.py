@@ -161,7 +161,7 @@ def test_of_several_tiers_only_that_of_arrays_is_known(tmp_path):
     ]
     given = fake(tmp_path, (none, metrics(0, "dram", "cxl")), (now, metrics(1, "dram", "cxl")))
     figures, text = described(tmp_path, *TIERS, *given)
-    assert figures["cxl bandwidth_bytes_per_s"] == 2 * 500_000 * 256
+    assert figures["cxl bandwidth_bytes_per_s"] == min(2 * 500_000 * 256, figures["dram bandwidth_bytes_per_s"])  # a busy machine's is low
     assert figures["ssd read_iops"] == 2000  # a row of 4,100 bytes fills two blocks
     dram = next(line for line in text.splitlines() if "bandwidth" in line)
     assert "# not by the server" in dram and figures["dram bandwidth_bytes_per_s"] > 0
