@@ -47,18 +47,17 @@ embtier_data_list_order(const struct embtier_data_list *list);
 EMBTIER_PUBLIC void embtier_data_list_free(struct embtier_data_list *list);
 
 /* Adds the directory at @path, an absolute path on the server's machine, and waits until buckets
- * are spread evenly. It is a job as embtier_reshard_run() is. It is made if it is not there.
- * EXISTS: it is a data directory already. INVALID: it is none, or lies in another. MISMATCH: it is
- * not empty. BUSY: rows are being moved already. NO_SPACE, IO, NOT_FOUND, CONFIG, CANCELLED,
- * PERMISSION. */
+ * are spread evenly. The call is a job as embtier_reshard_run() is. The server makes the directory
+ * if it is not there. EXISTS: it is a data directory already. INVALID: it is none, or lies in
+ * another. MISMATCH: it is not empty. BUSY: rows are being moved already. NO_SPACE, IO, NOT_FOUND,
+ * CONFIG, CANCELLED, PERMISSION. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_data_add(struct embtier *server, const char *path, uint64_t rate_bytes,
                  embtier_progress_fn *progress, void *context, struct embtier_data_list **ret_list);
 /* Moves all rows out of the directory, and removes it from the store. The server keeps emptied
  * files open there until it stops. Checkpoints that have files there are deleted; those of users
- * only if
- * @deletes_checkpoints is nonzero: EXISTS otherwise. NOT_FOUND: it is no data directory. INVALID:
- * it is the first or the only one. BUSY, NO_SPACE, IO, CANCELLED, PERMISSION. */
+ * only if @deletes_checkpoints is nonzero: EXISTS otherwise. NOT_FOUND: it is no data directory.
+ * INVALID: it is the first or the only one. BUSY, NO_SPACE, IO, CANCELLED, PERMISSION. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_data_remove(struct embtier *server, const char *path, int deletes_checkpoints,
                     uint64_t rate_bytes, embtier_progress_fn *progress, void *context,

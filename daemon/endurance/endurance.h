@@ -12,9 +12,9 @@
  * the figure is below four fifths of the limit, or not above another limit.
  *
  * A thread samples every second, tables every ten seconds, and saves the histories every five
- * minutes and at the end. No
- * other thread reads a file: figures are those of the last sample. Thread: any for get, save and
- * max_dwpd. Others are for the thread that makes it, before the start and after the end. */
+ * minutes and at the end. No other thread reads a file: figures are those of the last sample.
+ * Thread: any for get, save and max_dwpd. Others are for the thread that makes it, before the start
+ * and after the end. */
 #ifndef EMBTIER_DAEMON_ENDURANCE_ENDURANCE_H
 #define EMBTIER_DAEMON_ENDURANCE_ENDURANCE_H
 

@@ -13,7 +13,7 @@ struct json_t;
 struct history_file {
     const char *name;
     int version;
-    const char *what; /* for people: "the history of bytes written" */
+    const char *what; /* whose history it is, for the log: "tables" */
     /* Takes the content. False: it is damaged. */
     bool (*take)(const struct json_t *root, void *context);
 };

@@ -47,7 +47,7 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space, space_free)
 
 /* Sizes the reserves again for other write buffers, and as many databases, unless
- * @space_opts.reserve_bytes sets them. What is missing is taken as soon as there is space. */
+ * @space_opts.reserve_bytes sets them. The store takes missing bytes as soon as there is space. */
 void space_set_memtables(struct space *space, uint64_t memtable_bytes, uint32_t database_count);
 
 /* Watches one more directory, which rows fill as they do the others, and makes a reserve there. */

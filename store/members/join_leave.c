@@ -440,7 +440,8 @@ static bool is_same_text(const char *path, const char *other)
     return length == others && strncmp(path, other, length) == 0;
 }
 
-/* True if @path is the place of a directory that has left. Of links the target may be gone, too. */
+/* True if @path is the place of a directory that has left. The target of a link may be gone, too.
+ */
 static bool was_at(const struct members *members, uint32_t number, const char *path,
                    const char *real)
 {

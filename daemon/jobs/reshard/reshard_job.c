@@ -87,14 +87,14 @@ static bool needs_another(enum embtier_err err)
     return err == EMBTIER_MISMATCH || err == EMBTIER_NOT_FOUND;
 }
 
-/* @passes: the next one takes its place (checkpoints.h). BUSY of the checkpoint, which found no
- * moment, passes; a switch that fails with it says that its wave does. */
-static enum embtier_err make_and(struct running *running, bool passes,
+/* Makes a checkpoint whose place the next one takes (checkpoints.h). BUSY of the checkpoint, which
+ * found no moment, passes; a switch that fails with it says that its wave does. */
+static enum embtier_err make_and(struct running *running,
                                  enum embtier_err (*then)(void *context, uint64_t id,
                                                           struct err_msg *msg),
                                  struct err_msg *msg)
 {
-    const struct checkpoint_order order = { .automatic = true, .passes = passes };
+    const struct checkpoint_order order = { .automatic = true, .passes = true };
     enum embtier_err err = EMBTIER_BUSY;
 
     running->has_asked = false;
@@ -115,7 +115,7 @@ static enum embtier_err commit(void *context, struct err_msg *msg)
     if (running->checkpoint_id != 0)
         err = checkpoints_and(running->parts->checkpoints, running->checkpoint_id, NULL, switch_at,
                               running, msg);
-    return needs_another(err) ? make_and(running, true, switch_at, msg) : err;
+    return needs_another(err) ? make_and(running, switch_at, msg) : err;
 }
 
 static enum embtier_err no_more(void *context, uint64_t id, struct err_msg *msg)
@@ -129,7 +129,7 @@ static enum embtier_err no_more(void *context, uint64_t id, struct err_msg *msg)
 /* Makes a checkpoint without the shards that have left the map. */
 static enum embtier_err make_checkpoint(void *context, struct err_msg *msg)
 {
-    return make_and(context, true, no_more, msg);
+    return make_and(context, no_more, msg);
 }
 
 /* The server's user may delete all. One that is being exported stays until then, as rows have moved

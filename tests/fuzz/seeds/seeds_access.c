@@ -133,7 +133,7 @@ static void write_load_of_a_client(void)
 static void write_other_requests_of_a_client(void)
 {
     static char g[] = "g", kept[] = "kept", level[] = "log.level", loud[] = "loud",
-                night[] = "22:00-06:00";
+                night[] = "22:00-06:00", more[] = "/data/more";
     struct seed seed = { .bytes = NULL };
 
     ADD(&seed, GROUP_JOIN, group_join, GroupJoin, body->name = g, body->size = 2);
@@ -154,6 +154,8 @@ static void write_other_requests_of_a_client(void)
         body->hours = night);
     ADD(&seed, COMPACTION_RUN, compaction_run, CompactionRun, (void)body);
     ADD(&seed, RESHARD, reshard, Reshard, body->shards = 3);
+    ADD(&seed, RESHARD, reshard, Reshard, body->add = more);
+    ADD(&seed, RESHARD, reshard, Reshard, body->remove = more, body->deletes_checkpoints = 1);
     ADD(&seed, COMPACTION_RUN, compaction_run, CompactionRun, body->full = 1);
     ADD(&seed, CHECKPOINT_CREATE, checkpoint_create, CheckpointCreate, (void)body);
     seed_write(&seed, "fuzz_control", "others");
