@@ -237,6 +237,7 @@ static uint64_t share_of(const struct space *space)
     const uint64_t buffers = space->buffer_bytes ? space->buffer_bytes(space->context) : 0;
     const uint64_t all = space->unwritten_bytes + buffers + buffers / 4;
 
+    assert(space->directory_count > 0);               /* the first one stays */
     return (all + all / 16) / space->directory_count; /* rows are spread, but not quite evenly */
 }
 
