@@ -22,6 +22,7 @@ from bench_daemon import BUILD, connect, embtier, options, started
 
 LAYOUTS = ["leveled", "universal", "blob"]
 ROWS, DIM, BATCH = 60_000, 128, 256
+LEAST_ROWS = 24_576  # more than the least cache has
 ROW_BYTES = DIM * 4
 UPDATES_A_SECOND = 5000
 ZIPF = 0.8
@@ -121,7 +122,7 @@ def predicted(rows: int, minutes: float) -> dict[str, float]:
 
 def main() -> None:
     given = options(__doc__, ["tune"], 1)
-    rows = max(5000, round(ROWS * given.scale))
+    rows = max(LEAST_ROWS, round(ROWS * given.scale))
     guesses = predicted(rows, max(0.05, MINUTES * min(1, given.scale)))
     for layout in LAYOUTS:
         actual = happens(layout, rows)
