@@ -10,6 +10,7 @@
 #include "base/paths.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"
+#include "store/files/drive_number.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/written.h"
@@ -163,12 +164,28 @@ static uint32_t device_of(const struct store *store, uint32_t directory, dev_t d
     return next;
 }
 
+/* Returns the number of the drive beneath a directory. */
+static uint32_t drive_of(const struct store *store, uint32_t directory, const char *path)
+{
+    struct drive_place places[CONFIG_DIRECTORIES_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < directory; d++)
+        if (store_identity_has(store->identity, d))
+            places[count++] = (struct drive_place){
+                .path = store_identity_directory(store->identity, d),
+                .number = store->drives[d],
+            };
+    return drive_number(&host_files, places, count, path);
+}
+
 void store_note_device(struct store *store, uint32_t directory, const char *path)
 {
     struct stat info;
 
     if (stat(path, &info) == 0)
         store->devices[directory] = device_of(store, directory, info.st_dev);
+    store->drives[directory] = drive_of(store, directory, path);
 }
 
 void store_count_capacity(struct store *store, uint32_t directory)
@@ -183,7 +200,8 @@ void store_count_capacity(struct store *store, uint32_t directory)
         atomic_fetch_add(&store->capacity_bytes, (uint64_t)fs.f_blocks * fs.f_frsize);
 }
 
-/* Numbers the file systems of the data directories, and sums up their bytes. Each counts once. */
+/* Numbers the file systems and drives of the data directories, and sums up their bytes. Each counts
+ * once. */
 static void find_devices(struct store *store)
 {
     for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
@@ -253,7 +271,7 @@ static enum embtier_err store_start_scheduler(struct store *store, const struct 
     for (uint32_t i = 0; i < store_database_count(store); i++) {
         if (!store_database_at(store, i))
             continue;
-        devices[opts.database_count] = store_device_of(store, i / DATABASE_KINDS);
+        devices[opts.database_count] = store_drive_of(store, i / DATABASE_KINDS);
         databases[opts.database_count++] = store_database_at(store, i);
     }
     if (config->rocksdb.compaction_hours)

@@ -53,6 +53,7 @@ struct store {
     _Atomic uint32_t background_threads;      /* as the configuration counts them */
     uint32_t shards_per_directory;            /* as the store was made */
     uint32_t devices[CONFIG_DIRECTORIES_MAX]; /* number of the file system of each directory */
+    uint32_t drives[CONFIG_DIRECTORIES_MAX];  /* number of the drive beneath each directory */
     struct store_tuned {
         pthread_mutex_t lock; /* held while databases are tuned, and while the store gets others */
         int64_t values[ROCKSDB_EXT_TUNING_COUNT]; /* of all databases */
@@ -134,10 +135,10 @@ static inline const char *store_directory_of(const struct store *store, uint32_t
     return store_identity_directory(store->identity, store->map->places[shard]);
 }
 
-/* Returns the number of the device that the shard lies on, for the compaction scheduler. */
-static inline uint32_t store_device_of(const struct store *store, uint32_t shard)
+/* Returns the number of the drive that the shard lies on, for the compaction scheduler. */
+static inline uint32_t store_drive_of(const struct store *store, uint32_t shard)
 {
-    return store->devices[store->place_of[shard]];
+    return store->drives[store->place_of[shard]];
 }
 
 /* Return malloced paths; NULL if out of memory. */
@@ -149,8 +150,8 @@ MUST_CHECK enum embtier_err store_open_shard(struct store *store, uint32_t shard
                                              bool make,
                                              struct database *ret_databases[DATABASE_KINDS],
                                              struct err_msg *msg);
-/* store.c: notes the file system of a directory, before other threads see the directory; counts the
- * file system's bytes, once. */
+/* store.c: notes the file system and the drive of a directory, before other threads see the
+ * directory; counts the file system's bytes, once. */
 void store_note_device(struct store *store, uint32_t directory, const char *path);
 void store_count_capacity(struct store *store, uint32_t directory);
 /* Returns a malloced path; NULL if out of memory. */

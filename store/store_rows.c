@@ -376,7 +376,7 @@ static enum embtier_err drop_from(struct store *store, uint32_t shard, bool logg
                                   struct err_msg *msg)
 {
     struct database *const database = store_database_of(store, shard, logged);
-    const uint32_t device = store_device_of(store, shard);
+    const uint32_t device = store_drive_of(store, shard);
     enum embtier_err err;
 
     TRY(database_delete_table(database, table_id, msg));

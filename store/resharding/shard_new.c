@@ -77,7 +77,7 @@ void shard_new_give(struct shard_new *shard)
     tune_again(shard);
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
         compaction_scheduler_add(store->scheduler, shard->databases[kind],
-                                 store->devices[shard->place]);
+                                 store->drives[shard->place]);
         atomic_store(&store->databases[shard->number * DATABASE_KINDS + kind],
                      TAKE(shard->databases[kind]));
     }
