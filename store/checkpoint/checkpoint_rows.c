@@ -31,9 +31,9 @@ struct checkpoint_rows {
     char *path;
     struct store_row like;
     struct row_key start, end;
-    const struct bucket_map *map; /* NULL: all rows count */
+    bool has_strays;                 /* else all rows count */
+    uint8_t is_own[ROW_BUCKETS / 8]; /* a bit for each bucket: it lay in this shard */
     struct row_hasher hasher;
-    uint32_t shard;
     rocksdb_options_t *options;
     rocksdb_readoptions_t *read;
     rocksdb_t *db;
@@ -126,6 +126,15 @@ static size_t count_shards(const struct checkpoint_record *record)
     return MAX(count, (size_t)1);
 }
 
+/* Keeps what it needs of the map, as readers outlive the record. */
+static void note_buckets(struct checkpoint_rows *rows, const struct bucket_map *map, uint32_t shard)
+{
+    rows->has_strays = map != NULL;
+    for (uint32_t bucket = 0; map && bucket < ROW_BUCKETS; bucket++)
+        if (map->shards[bucket] == shard)
+            rows->is_own[bucket / 8] |= (uint8_t)(1U << bucket % 8);
+}
+
 enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
                                       const struct checkpoint_record *record, uint32_t shard,
                                       const struct store_row *like, rocksdb_cache_t *cache,
@@ -139,8 +148,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     rows->like = *like;
     rows->options = rocksdb_options_create();
     rows->read = rocksdb_readoptions_create();
-    rows->map = record->map;
-    rows->shard = shard;
+    note_buckets(rows, record->map, shard);
     row_hasher_init(&rows->hasher, store_identity_hash_key(shelf->identity));
     TRY(checkpoint_check_logs(shelf, record, shard, like->logged, msg));
     rows->path = checkpoint_database_path(shelf, record->info.id,
@@ -265,15 +273,17 @@ uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows)
  * more, when the checkpoint was made. */
 static bool is_stray(const struct checkpoint_rows *rows)
 {
+    uint32_t bucket;
     size_t key_bytes;
     const char *key;
 
-    if (!rows->map || !rocksdb_iter_valid(rows->at))
+    if (!rows->has_strays || !rocksdb_iter_valid(rows->at))
         return false;
     key = rocksdb_iter_key(rows->at, &key_bytes);
-    return key_bytes == ROW_KEY_BYTES &&
-           rows->map->shards[row_bucket(
-               row_hash(&rows->hasher, rows->like.table_id, row_key_id(key)))] != rows->shard;
+    if (key_bytes != ROW_KEY_BYTES)
+        return false;
+    bucket = row_bucket(row_hash(&rows->hasher, rows->like.table_id, row_key_id(key)));
+    return !(rows->is_own[bucket / 8] >> bucket % 8 & 1);
 }
 
 enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,

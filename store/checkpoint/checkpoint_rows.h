@@ -20,7 +20,8 @@ struct checkpoint_rows;
 uint64_t checkpoint_rows_bytes(const struct checkpoint_record *record, uint32_t shard,
                                const struct store_row *like);
 /* Opens the table of @like (table_id, lengths, logged) in @shard. Reads of the files other than of
- * rows go through @cache, which others may use too; NULL: its own. CORRUPT. */
+ * rows go through @cache, which others may use too; NULL: its own. The reader borrows nothing of
+ * @record. CORRUPT. */
 MUST_CHECK enum embtier_err
 checkpoint_rows_open(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
                      uint32_t shard, const struct store_row *like, rocksdb_cache_t *cache,

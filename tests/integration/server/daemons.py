@@ -36,6 +36,7 @@ assert not TRANSPORT.startswith("tls"), TRANSPORT
 under_load = _conftest.under_load
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
+FREED_MEMORY = {"MALLOC_PERTURB_": "165"}  # is filled, so that use of it shows without a sanitizer; takes more resident memory
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long, which runs for hours
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from daemons import CLI, Daemon
+from daemons import CLI, FREED_MEMORY, Daemon
 from stores import MOVE_LIMIT_S, has_lost_server, run_cli, run_move, was_busy
 
 import embtier
@@ -32,6 +32,7 @@ def rows_of(version: int) -> np.ndarray:
 @pytest.fixture
 def daemon(make_daemon) -> Daemon:
     daemon = make_daemon({"data": {"shards_per_directory": SHARDS}})
+    daemon.environment |= FREED_MEMORY
     daemon.start()
     with daemon.connect() as server:
         for mode in MODES:
@@ -270,6 +271,17 @@ def test_a_new_store_is_made_of_a_checkpoint_whose_rows_had_moved(daemon: Daemon
     other = make_daemon({"data": {"shards_per_directory": 3}})
     other.start("--restore-from", str(daemon.folder / "rows"))
     check_rows(other, 1)
+
+
+def test_exports_have_all_rows_whose_buckets_moved(daemon: Daemon, tmp_path):
+    reshard(daemon, 6)
+    write(daemon, 1)
+    with daemon.connect(arena_bytes=16 << 20) as server:
+        server.checkpoint()
+        for mode in MODES:
+            assert server.export_table(mode, tmp_path / mode).rows == ROWS
+            server.import_table(tmp_path / mode, f"{mode}-back")
+            np.testing.assert_array_equal(server.open_table(f"{mode}-back").get(IDS), rows_of(1))
 
 
 def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
