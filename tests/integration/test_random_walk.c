@@ -5,11 +5,11 @@
  * name that another had. Three sessions read and write their rows in batches of several parts,
  * or pool bags of them, with many requests in flight. They train, with prefetches, tickets and
  * pushes. Checkpoints are made, listed, scanned and restored, tables loaded, groups joined and
- * jobs ended. Some requests and calls must be refused. Sessions leave with requests in flight,
- * and the server restarts with other lanes. The cache has a few MiB a lane, in DRAM and in a
- * file that stands for persistent memory. The write queue and the write buffers are tiny. So at
- * the same time there are rows in all places, on their way, being read and waited for.
- * walk_model.h says how each row must be.
+ * jobs ended. Rows move to other shards, and data directories are added and removed. Some requests
+ * and calls must be refused. Sessions leave with requests in flight, and the server restarts with
+ * other lanes. The cache has a few MiB a lane, in DRAM and in a file that stands for persistent
+ * memory. The write queue and the write buffers are tiny. So at the same time there are rows in all
+ * places, on their way, being read and waited for. walk_model.h says how each row must be.
  *
  * EMBTIER_TEST_STEPS is the number of steps (a request is one). EMBTIER_TEST_SEED is their seed,
  * which every run prints. The walk's decisions depend only on the seed and the lanes
@@ -34,7 +34,6 @@
 #define STEPS           100000
 #define STEPS_TO_BE_ALL STEPS /* a shorter walk need not come to every place */
 #define PROGRESS_STEPS  100000
-#define LANES_MAX       8
 #define CACHE_MIB       12 /* per lane, at most */
 
 /* The places where a request may find a row: sources of metric lookup_rows, a read under way,
@@ -43,36 +42,8 @@ static const char *const places[WALK_PLACES] = {
     "dram", "pmem", "array", "write_queue", "ssd", "initial", "a read under way", "no place",
 };
 #define SOURCES (WALK_PLACES - 2)
-/* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
-#define ARRAY_MIB 56
-_Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for eight tables");
 
 /* ---- The server ---- */
-
-static void configure(struct walk *walk, uint32_t lanes)
-{
-    /* The index takes part of the first tier. With one slab left, the cache holds rows of one
-     * length only. */
-    const uint32_t dram_mib = lanes * (4 + 2 * walk_pick(walk, 1 + walk_pick(walk, 3)));
-    const uint32_t pmem_mib = lanes * (2 + 2 * walk_pick(walk, 2));
-    const struct harness *const harness = &walk->harness;
-    char yaml[1024];
-
-    snprintf(yaml, sizeof(yaml),
-             "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
-             "lanes:\n  count: %u\n  readers_per_lane: 2\n  request_bytes: 16MiB\n"
-             "  write_queue_bytes: 1MiB\n"
-             "cache:\n  tiers:\n"
-             "    - {name: dram, kind: dram, bytes: %uMiB, array_bytes: %uMiB}\n"
-             "    - {name: pmem, kind: file, path: %s, bytes: %uMiB, array_bytes: %uMiB}\n"
-             "rocksdb:\n  memtable_bytes: 4MiB\n  metadata_cache_bytes: 2MiB\n"
-             "socket:\n  path: %s/socket\n  max_batch_rows: %u\n%s",
-             harness->directory, LANES_MAX, lanes, dram_mib + ARRAY_MIB, ARRAY_MIB,
-             harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->directory,
-             WALK_BATCH_ROWS, harness->rpc_yaml);
-    memset(walk->tier_mib, 0, sizeof(walk->tier_mib));
-    harness_configure(harness, yaml);
-}
 
 static void connect_admin(struct walk *walk)
 {
@@ -225,6 +196,16 @@ static void step_train(struct walk *walk)
 static void step_control(struct walk *walk)
 {
     walk_control(walk, pick_session(walk));
+}
+
+static void step_knob(struct walk *walk)
+{
+    walk_set_knob(walk, pick_session(walk));
+}
+
+static void step_directory(struct walk *walk)
+{
+    walk_change_directories(walk);
 }
 
 /* Takes an answer, not always the oldest. */
@@ -517,94 +498,25 @@ static void step_bad_batch(struct walk *walk)
 
 /* ---- Restarts ---- */
 
-/* Without a server every call says so, and answers that came before count. */
-static void see_server_gone(struct walk *walk, struct walk_session *session)
-{
-    struct embtier_table *table;
-
-    session->has_joined = false;
-    session->left_groups = 0;
-    walk_drain(walk, session);
-    walk_expect(walk, session->server, embtier_table_open(session->server, "walk.0", &table),
-                EMBTIER_DISCONNECTED, "open without a server");
-    if (session->spare)
-        walk_expect(walk, session->server,
-                    embtier_submit(session->spare->batch, session->spare->op), EMBTIER_DISCONNECTED,
-                    "submit without a server");
-    walk_expect(walk, session->server, embtier_reconnect(session->server), EMBTIER_UNREACHABLE,
-                "reconnect without a server");
-}
-
-/* A kept batch stays at its place, and keeps its rows. */
-static void reconnect(struct walk *walk, struct walk_session *session)
-{
-    const struct walk_request *const spare = session->spare;
-    size_t bytes = 0;
-    const uint8_t *const rows =
-        spare && spare->part_count > 0 ? walk_answer(spare, 0, &bytes) : NULL;
-    const uint8_t first = bytes > 0 ? rows[0] : 0;
-
-    walk_expect(walk, session->server, embtier_reconnect(session->server), EMBTIER_OK, "reconnect");
-    WALK_CHECK(walk, bytes == 0 || (walk_answer(spare, 0, &bytes) == rows && rows[0] == first),
-               "a reconnect has moved or changed a batch");
-}
-
-/* The handle of a dropped table comes back as that of the table that has its name now, if dim
- * and dtype fit. */
-static void see_server_back(struct walk *walk, struct walk_session *session)
-{
-    if (session->stale) {
-        const struct embtier_table_info *const old = embtier_table_info(session->stale);
-        bool fits = true;
-
-        for (uint32_t t = 0; t < WALK_TABLES; t++)
-            if (walk->tables[t] && strcmp(walk->tables[t]->spec.name, old->name) == 0)
-                fits = walk->tables[t]->spec.dim == old->dim &&
-                       walk->tables[t]->spec.dtype == old->dtype;
-        walk_expect(walk, session->server, embtier_reconnect(session->server),
-                    fits ? EMBTIER_OK : EMBTIER_MISMATCH, "reconnect with an old handle");
-        embtier_table_close(TAKE(session->stale));
-    }
-    reconnect(walk, session);
-    for (uint32_t t = 0; t < WALK_TABLES; t++)
-        if (session->handles[t])
-            walk_check_info(walk, walk->tables[t], embtier_table_info(session->handles[t]));
-}
-
-static void restart(struct walk *walk, uint32_t lanes)
-{
-    harness_stop(&walk->harness);
-    for (uint32_t s = 0; s < WALK_SESSIONS; s++)
-        see_server_gone(walk, &walk->sessions[s]);
-    configure(walk, lanes);
-    harness_start(&walk->harness);
-    walk->lanes_now = lanes;
-    walk_expect(walk, walk->admin, embtier_reconnect(walk->admin), EMBTIER_OK, "reconnect");
-    for (uint32_t s = 0; s < WALK_SESSIONS; s++)
-        see_server_back(walk, &walk->sessions[s]);
-    walk->totals = (struct walk_totals){ 0 };
-    for (uint32_t t = 0; t < WALK_TABLES; t++)
-        if (walk->tables[t])
-            walk->tables[t]->set_rows = walk->tables[t]->maybe_set_rows = 0;
-}
-
 static void step_restart(struct walk *walk)
 {
-    const uint32_t choices[] = { 1, 2, walk->lanes, 1 + walk_pick(walk, LANES_MAX) };
+    const uint32_t choices[] = { 1, 2, walk->lanes, 1 + walk_pick(walk, WALK_LANES_MAX) };
 
     check_status(walk, true);
     for (uint32_t i = walk_pick(walk, 40); i > 0; i--) /* some are in flight when the server ends */
         walk_submit(walk, pick_session(walk), false);
-    restart(walk, choices[walk_pick(walk, ARRAY_LEN(choices))]);
+    walk_restart(walk, choices[walk_pick(walk, ARRAY_LEN(choices))]);
 }
 
 /* ---- The walk ---- */
 
 /* STEP(what, how often in 100,000 steps). Nearly all are requests, most of them small. */
 #define STEP_TABLE(STEP)                                                                           \
-    STEP(request, 89395)                                                                           \
+    STEP(request, 89340)                                                                           \
     STEP(train, 300)                                                                               \
     STEP(control, 60)                                                                              \
+    STEP(knob, 40)                                                                                 \
+    STEP(directory, 15)                                                                            \
     STEP(long_lookups, 300)                                                                        \
     STEP(answer, 7000)                                                                             \
     STEP(bad_request, 1000)                                                                        \
@@ -662,12 +574,12 @@ static void begin(struct walk *walk)
 {
     walk->seed = seed_given(seed_random());
     walk->steps_wanted = number_from("EMBTIER_TEST_STEPS", STEPS);
-    walk->lanes = (uint32_t)MIN(number_from("EMBTIER_TEST_LANES", 1), (uint64_t)LANES_MAX);
+    walk->lanes = (uint32_t)MIN(number_from("EMBTIER_TEST_LANES", 1), (uint64_t)WALK_LANES_MAX);
     walk->random = walk->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
     fprintf(stderr, "EMBTIER_TEST_SEED=%" PRIu64 " EMBTIER_TEST_LANES=%u, %" PRIu64 " steps\n",
             walk->seed, walk->lanes, walk->steps_wanted);
     harness_new(&walk->harness);
-    configure(walk, walk->lanes);
+    walk_configure(walk, walk->lanes);
     harness_start(&walk->harness);
     walk->lanes_now = walk->lanes;
     connect_admin(walk);
@@ -735,7 +647,7 @@ static void check_operations(struct walk *walk)
 static void end(struct walk *walk)
 {
     sweep_all(walk);
-    restart(walk, walk->lanes);
+    walk_restart(walk, walk->lanes);
     sweep_all(walk);
     show(walk);
     for (uint32_t s = 0; s < WALK_SESSIONS; s++) {

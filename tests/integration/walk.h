@@ -13,6 +13,7 @@
 
 #define WALK_SESSIONS      MODEL_OWNERS
 #define WALK_TABLES        8
+#define WALK_LANES_MAX     8
 #define WALK_PARTS         4
 #define WALK_IN_FLIGHT     16
 #define WALK_ARENA_BYTES   (UINT64_C(12) << 20)
@@ -77,6 +78,17 @@ struct walk_last_table {
     uint32_t row_count; /* 0: there was none */
 };
 
+/* Data directories besides the first one. One at a time is in the store. Each has a path of its
+ * own, as the files of a removed one stay. */
+struct walk_directories {
+    uint32_t added;             /* so far */
+    uint32_t removed;           /* since the server's start: their databases are still open */
+    bool is_there;              /* the newest is in the store */
+    bool was_left;              /* perhaps: rows have moved to other shards since it was added */
+    bool is_gone;               /* the newest was removed, and its files, too */
+    uint64_t checkpoint_before; /* the newest when it was added, which has no files there */
+};
+
 struct walk {
     struct harness harness;
     uint64_t seed;
@@ -110,6 +122,7 @@ struct walk {
     float trained[WALK_TRAINED_ROWS]; /* each row of the trained table; all its columns are equal */
     uint64_t train_step;
     uint64_t controls;
+    struct walk_directories directories;
     uint64_t tier_mib[2];                  /* sizes that the configuration has; 0: not read yet */
     uint64_t checkpoint;                   /* the newest; 0: there is none */
     float checkpointed[WALK_TRAINED_ROWS]; /* the trained table's rows in it */
@@ -191,8 +204,26 @@ struct embtier_table_options walk_trained_options(const char *name);
 
 /* Makes one of these calls. */
 void walk_control(struct walk *walk, struct walk_session *session);
+/* Sets the lanes' readers, or the trigger of compaction, to another value. */
+void walk_set_knob(struct walk *walk, struct walk_session *session);
 /* Checks that each kind of request in control.proto was sent. */
 void walk_check_requests(struct walk *walk);
+
+/* ---- walk_server.c: configuration and restarts ---- */
+
+void walk_configure(struct walk *walk, uint32_t lanes);
+/* Stops the server and starts it with other lanes. Sessions come back with what is in flight. */
+void walk_restart(struct walk *walk, uint32_t lanes);
+
+/* ---- walk_shards.c: rows move to other shards and data directories ---- */
+
+/* Moves rows until @shards shards have them. */
+void walk_reshard(struct walk *walk, uint32_t shards);
+/* Adds a data directory, or removes it, while sessions read and write. Now and then the server
+ * restarts meanwhile, and goes on with it. */
+void walk_change_directories(struct walk *walk);
+/* Returns what data.directories has, in @ret_list, for the next start. */
+void walk_name_directories(struct walk *walk, char *ret_list, size_t list_bytes);
 
 /* Make calls on tables, and on batches, that must be refused; see walk_refusals.c. */
 void walk_call_badly(struct walk *walk, struct walk_session *session);

@@ -21,7 +21,6 @@
 #define KEPT          3 /* checkpoints, at most */
 #define BUFFER_BYTES  (64 * KIB)
 #define CANCELLED_MIB 16
-#define RESHARD_TRIES 5
 
 /* ---- The kinds of requests that were sent ---- */
 
@@ -357,28 +356,43 @@ static void reload(struct walk *walk, struct walk_session *session)
 
 /* ---- Knobs ---- */
 
-/* Sets a limit to the value that it has, while lanes and jobs are at work. */
-static void knobs(struct walk *walk, struct walk_session *session)
+/* Sets a knob to one of @count values, or to the one that it has, while lanes and jobs are at work.
+ */
+static void set_knob(struct walk *walk, struct walk_session *session, const char *name,
+                     const char *const *values, uint32_t count)
 {
-    static const char name[] = "lanes.group_seconds";
     struct embtier_knob_options options = EMBTIER_KNOB_OPTIONS_INIT;
     struct embtier_knob_change *change = NULL;
     struct embtier_knob_list *list = NULL;
+    const char *old, *value;
 
     options.name = name;
     walk_expect(walk, session->server, embtier_knob_list(session->server, &options, &list),
                 EMBTIER_OK, "list a knob");
     WALK_CHECK(walk, embtier_knob_list_count(list) == 1, "%zu knobs",
                embtier_knob_list_count(list));
-    walk_expect(
-        walk, session->server,
-        embtier_knob_set(session->server, name, embtier_knob_list_at(list, 0)->value, 0, &change),
-        EMBTIER_OK, "set a knob");
-    WALK_CHECK(walk,
-               strcmp(embtier_knob_change_old(change), embtier_knob_list_at(list, 0)->value) == 0,
-               "a knob was %s", embtier_knob_change_old(change));
+    old = embtier_knob_list_at(list, 0)->value;
+    value = count > 0 ? values[walk_pick(walk, count)] : old;
+    walk_expect(walk, session->server, embtier_knob_set(session->server, name, value, 0, &change),
+                EMBTIER_OK, "set a knob");
+    WALK_CHECK(walk, strcmp(embtier_knob_change_old(change), old) == 0, "%s was %s and not %s",
+               name, embtier_knob_change_old(change), old);
+    WALK_CHECK(walk, strcmp(embtier_knob_change_knob(change)->value, value) == 0,
+               "%s is %s and not %s", name, embtier_knob_change_knob(change)->value, value);
     embtier_knob_change_free(change);
     embtier_knob_list_free(list);
+}
+
+/* Reads and compactions are under way while their threads and triggers change. */
+void walk_set_knob(struct walk *walk, struct walk_session *session)
+{
+    static const char *const readers[] = { "1", "2", "3", "5" };
+    static const char *const files[] = { "2", "3", "4", "16" };
+
+    if (walk_chance(walk, 50))
+        set_knob(walk, session, "lanes.readers_per_lane", readers, ARRAY_LEN(readers));
+    else
+        set_knob(walk, session, "rocksdb.compaction_trigger_files", files, ARRAY_LEN(files));
 }
 
 /* A tier has twice its size, or its old one again, while its rows are read, written and pinned. */
@@ -529,23 +543,6 @@ static void compact(struct walk *walk)
                 "let compaction go on");
 }
 
-/* Rows move to other shards while sessions read and write them. On a busy machine the server may
- * give up, after a minute or more of tries. */
-static void reshard(struct walk *walk)
-{
-    const uint32_t shards = 1 + (uint32_t)(walk->controls % 7);
-    struct embtier_reshard done, shown;
-    enum embtier_err err = EMBTIER_BUSY;
-
-    for (uint32_t i = 0; i < RESHARD_TRIES && err == EMBTIER_BUSY; i++)
-        err = embtier_reshard_run(walk->admin, shards, 0, NULL, NULL, &done);
-    walk_expect(walk, walk->admin, err, EMBTIER_OK, "move rows to other shards");
-    walk_expect(walk, walk->admin, embtier_reshard_show(walk->admin, &shown), EMBTIER_OK,
-                "look at shards");
-    WALK_CHECK(walk, done.shards == shards && shown.shards == shards && !shown.runs,
-               "%" PRIu32 " shards have rows instead of %" PRIu32, shown.shards, shards);
-}
-
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
@@ -578,14 +575,14 @@ void walk_control(struct walk *walk, struct walk_session *session)
         apply_plan(walk, session);
         break;
     case 8:
-        reshard(walk);
+        walk_reshard(walk, 1 + (uint32_t)(walk->controls % 7));
         break;
     default:
         list_accounts(walk);
         list_sessions(walk, session);
         reload(walk, session);
         compact(walk);
-        knobs(walk, session);
+        set_knob(walk, session, "lanes.group_seconds", NULL, 0);
         resize_tier(walk, session);
         cancel_job(walk, session);
     }
