@@ -55,12 +55,21 @@ static uint64_t number_of(const char *name)
     return 1;
 }
 
-static char *text_of(const char *name)
+static const char *text_of(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         if (strcmp(texts[i].name, name) == 0)
-            return (char *)(uintptr_t)texts[i].value;
-    return (char *)(uintptr_t) "text";
+            return texts[i].value;
+    return "text";
+}
+
+static char *copy_of(const char *text)
+{
+    char *const copy = strdup(text);
+
+    if (!copy)
+        abort();
+    return copy;
 }
 
 static bool is_left_out(const char *name)
@@ -75,10 +84,10 @@ static void set_value(const ProtobufCFieldDescriptor *field, void *place)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_STRING:
-        *(char **)place = text_of(field->name);
+        *(char **)place = copy_of(text_of(field->name));
         break;
     case PROTOBUF_C_TYPE_BYTES:
-        *(ProtobufCBinaryData *)place = (ProtobufCBinaryData){ 4, (uint8_t *)strdup("{}\n\n") };
+        *(ProtobufCBinaryData *)place = (ProtobufCBinaryData){ 4, (uint8_t *)copy_of("{}\n\n") };
         break;
     case PROTOBUF_C_TYPE_MESSAGE:
         *(ProtobufCMessage **)place = sample_message(field->descriptor, NULL);
@@ -101,10 +110,12 @@ static void set_value(const ProtobufCFieldDescriptor *field, void *place)
 /* A list of two. Spans, the lists of numbers that there are, so are one. */
 static void set_list(const ProtobufCFieldDescriptor *field, ProtobufCMessage *message)
 {
-    uint8_t *const values = calloc(2, sizeof(uint64_t));
+    uint64_t *const values = calloc(2, sizeof(*values));
 
+    if (!values)
+        abort();
     for (size_t i = 0; i < 2; i++)
-        set_value(field, values + i * sizeof(uint64_t));
+        set_value(field, &values[i]);
     *(void **)(void *)((uint8_t *)message + field->offset) = values;
     *(size_t *)(void *)((uint8_t *)message + field->quantifier_offset) = 2;
 }
@@ -136,6 +147,11 @@ ProtobufCMessage *sample_message(const ProtobufCMessageDescriptor *descriptor, c
     for (unsigned i = 0; i < descriptor->n_fields; i++)
         set_field(&descriptor->fields[i], message, body);
     return message;
+}
+
+void sample_free(ProtobufCMessage *message)
+{
+    protobuf_c_message_free_unpacked(message, NULL);
 }
 
 void sample_set(ProtobufCMessage *message, const char *name, uint64_t value)

@@ -6,11 +6,14 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/macros.h"
 #include "tests/fuzz/seeds/seeds.h"
 
-/* Returns a message of the kind @descriptor, malloced with all that it has; it is never freed. If
- * it has a oneof of messages, that is the field @body; NULL: none. */
+/* Returns a message of the kind @descriptor, malloced with all that it has. If it has a oneof of
+ * messages, that is the field @body; NULL: none. */
 ProtobufCMessage *sample_message(const ProtobufCMessageDescriptor *descriptor, const char *body);
+void sample_free(ProtobufCMessage *message);
+DEFINE_CLEANUP(ProtobufCMessage, sample_free)
 /* Sets the number @name of a sample. */
 void sample_set(ProtobufCMessage *message, const char *name, uint64_t value);
 void sample_pack(struct seed *seed, const ProtobufCMessage *message);

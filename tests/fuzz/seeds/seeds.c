@@ -36,6 +36,12 @@ void seed_add_byte(struct seed *seed, uint8_t byte)
     seed_add(seed, &byte, sizeof(byte));
 }
 
+void seed_clear(struct seed *seed)
+{
+    free(TAKE(seed->bytes));
+    seed->count = 0;
+}
+
 static void make_folder(const char *path)
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
@@ -53,8 +59,7 @@ void seed_write(struct seed *seed, const char *target, const char *name)
     file = fopen(path, "we");
     if (!file || fwrite(seed->bytes, 1, seed->count, file) != seed->count || fclose(file) != 0)
         end(path);
-    free(TAKE(seed->bytes));
-    seed->count = 0;
+    seed_clear(seed);
 }
 
 void seed_write_text(const char *target, const char *name, int kind, const char *text)

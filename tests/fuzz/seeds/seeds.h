@@ -15,6 +15,7 @@ struct seed {
 
 void seed_add(struct seed *seed, const void *bytes, size_t count);
 void seed_add_byte(struct seed *seed, uint8_t byte);
+void seed_clear(struct seed *seed);
 /* Writes the seed and frees its bytes. */
 void seed_write(struct seed *seed, const char *target, const char *name);
 /* Writes a text, behind the byte @kind that chooses a parser; -1: there is none. */

@@ -13,7 +13,8 @@
 /* A frame with pieces of all sizes, then one with pieces as large as may be. */
 static void write_frames(const ProtobufCMessage *message, bool is_request, const char *name)
 {
-    struct seed packed = { .bytes = NULL }, frames = { .bytes = NULL }, alone = { .bytes = NULL };
+    _cleanup_(seed_clear) struct seed packed = { .bytes = NULL };
+    struct seed frames = { .bytes = NULL }, alone = { .bytes = NULL };
     uint32_t length;
 
     sample_pack(&packed, message);
@@ -39,19 +40,22 @@ static void write_bodies(const ProtobufCMessageDescriptor *descriptor, bool is_r
 {
     for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *const field = &descriptor->fields[i];
+        _cleanup_(sample_freep) ProtobufCMessage *message = NULL;
         char name[80];
 
         if (field->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
         snprintf(name, sizeof(name), "%s-%s", is_request ? "request" : "reply", field->name);
-        write_frames(sample_message(descriptor, field->name), is_request, name);
+        message = sample_message(descriptor, field->name);
+        write_frames(message, is_request, name);
     }
 }
 
 static void write_rpc_frame(enum rpc_kind kind, const ProtobufCMessage *message, uint64_t payload,
                             const char *name)
 {
-    struct seed packed = { .bytes = NULL }, frame = { .bytes = NULL };
+    _cleanup_(seed_clear) struct seed packed = { .bytes = NULL };
+    struct seed frame = { .bytes = NULL };
     uint8_t head[RPC_HEAD_BYTES];
 
     sample_pack(&packed, message);
@@ -79,12 +83,22 @@ static void write_narrow_frame(void)
     write_rpc_frame(RPC_WRITE, &write.base, 3 + 24, "write-narrow");
 }
 
+static void write_rpc_sample(enum rpc_kind kind, const ProtobufCMessageDescriptor *descriptor,
+                             uint64_t payload, const char *name)
+{
+    _cleanup_(sample_freep) ProtobufCMessage *message = sample_message(descriptor, NULL);
+
+    write_rpc_frame(kind, message, payload, name);
+}
+
 static void write_table_spec(void)
 {
+    _cleanup_(sample_freep) ProtobufCMessage *message =
+        sample_message(&embtier__table_spec__descriptor, NULL);
     struct seed seed = { .bytes = NULL };
 
     seed_add_byte(&seed, 0);
-    sample_pack(&seed, sample_message(&embtier__table_spec__descriptor, NULL));
+    sample_pack(&seed, message);
     seed_write(&seed, "fuzz_table_spec", "message");
 }
 
@@ -92,11 +106,10 @@ void seeds_of_messages(void)
 {
     write_bodies(&embtier__request__descriptor, true);
     write_bodies(&embtier__reply__descriptor, false);
-    write_rpc_frame(RPC_SUBMIT, sample_message(&embtier__rpc_submit__descriptor, NULL), 1,
-                    "submit");
-    write_rpc_frame(RPC_WRITE, sample_message(&embtier__rpc_write__descriptor, NULL), 1, "write");
+    write_rpc_sample(RPC_SUBMIT, &embtier__rpc_submit__descriptor, 1, "submit");
+    write_rpc_sample(RPC_WRITE, &embtier__rpc_write__descriptor, 1, "write");
     write_narrow_frame();
-    write_rpc_frame(RPC_READ, sample_message(&embtier__rpc_read__descriptor, NULL), 0, "read");
-    write_rpc_frame(RPC_DONE, sample_message(&embtier__rpc_done__descriptor, NULL), 0, "done");
+    write_rpc_sample(RPC_READ, &embtier__rpc_read__descriptor, 0, "read");
+    write_rpc_sample(RPC_DONE, &embtier__rpc_done__descriptor, 0, "done");
     write_table_spec();
 }

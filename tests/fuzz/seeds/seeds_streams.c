@@ -15,7 +15,7 @@
 static void add_rpc_frame(struct seed *stream, enum rpc_kind kind, uint32_t number,
                           const ProtobufCMessage *message, uint64_t payload_bytes)
 {
-    struct seed packed = { .bytes = NULL };
+    _cleanup_(seed_clear) struct seed packed = { .bytes = NULL };
     uint8_t head[RPC_HEAD_BYTES];
 
     if (message)
@@ -35,7 +35,10 @@ static void add_rpc_frame(struct seed *stream, enum rpc_kind kind, uint32_t numb
 
 static void add_call(struct seed *stream, const char *body)
 {
-    add_rpc_frame(stream, RPC_CALL, 0, sample_message(&embtier__request__descriptor, body), 0);
+    _cleanup_(sample_freep) ProtobufCMessage *call =
+        sample_message(&embtier__request__descriptor, body);
+
+    add_rpc_frame(stream, RPC_CALL, 0, call, 0);
 }
 
 /* A request with @count spans of 100 bytes, each 300 bytes behind the one before, and as many that
@@ -222,8 +225,9 @@ static const struct answer_of_call answers[] = {
 
 static void add_reply(struct seed *stream, bool is_rpc, const char *body, uint32_t id)
 {
-    ProtobufCMessage *const reply = sample_message(&embtier__reply__descriptor, body);
-    struct seed packed = { .bytes = NULL };
+    _cleanup_(sample_freep) ProtobufCMessage *reply =
+        sample_message(&embtier__reply__descriptor, body);
+    _cleanup_(seed_clear) struct seed packed = { .bytes = NULL };
     uint32_t length;
 
     sample_set(reply, "id", id);
