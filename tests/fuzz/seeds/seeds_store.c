@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeds of fuzz_checkpoint, fuzz_catalog and fuzz_log, written by the store's own code. */
+/* Seeds of fuzz_checkpoint, fuzz_catalog, fuzz_records and fuzz_log, written by the server's own
+ * code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +9,21 @@
 
 #include "base/log/log.h"
 #include "base/macros.h"
+#include "daemon/endurance/table_histories.h"
+#include "daemon/endurance/write_histories.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "store/catalog.h"
 #include "store/catalog_journal.h"
 #include "store/checkpoint/checkpoint_record.h"
 #include "store/database/logs/log_marks.h"
+#include "store/members/members.h"
+#include "store/resharding/reshard_record.h"
 #include "store/store_identity.h"
 #include "tests/fuzz/seeds/seeds.h"
 
-enum { KIND_CATALOG, KIND_IDENTITY, KIND_PLAN };
+enum { KIND_CATALOG, KIND_IDENTITY, KIND_PLAN };                         /* of fuzz_catalog */
+enum { KIND_MEMBERS, KIND_TABLE_HISTORIES, KIND_HISTORIES, KIND_ORDER }; /* of fuzz_records */
+#define RECORDS_MS (UINT64_C(20000) * DAY_MS) /* when fuzz_records reads them */
 
 static void must(enum embtier_err err, const struct err_msg *msg)
 {
@@ -168,6 +175,73 @@ static void seed_of_plan_record(void)
     write_file("fuzz_catalog", "plan-record", KIND_PLAN, PLAN_RECORD_FILE);
 }
 
+/* ---- Records beside the rows ---- */
+
+static void seed_of_members(void)
+{
+    static char first[] = "/data/rows", second[] = "/data/more", third[] = "/data/third";
+    static char name[] = "/srv/link/third";
+    const struct members members = { .generation = 7,
+                                     .uuid = "00112233445566778899aabbccddeeff",
+                                     .given = 3,
+                                     .paths = { first, second, third },
+                                     .names = { NULL, NULL, name },
+                                     .has_left = { false, true, false } };
+    struct err_msg msg = { { 0 } };
+
+    must(members_write(seed_folder(), &members, &msg), &msg);
+    write_file("fuzz_records", "directories", KIND_MEMBERS, MEMBERS_FILE);
+}
+
+static void seeds_of_orders(void)
+{
+    static const struct reshard_record to_shards = { .shards = 5, .rate_bytes = 1000 };
+    static const struct reshard_record removal = {
+        .shards = 4, .order = RESHARD_REMOVE, .deletes_checkpoints = true, .directory = "/data/more"
+    };
+    struct err_msg msg = { { 0 } };
+
+    must(reshard_record_write(seed_folder(), &to_shards, &msg), &msg);
+    write_file("fuzz_records", "order-shards", KIND_ORDER, RESHARD_RECORD_FILE);
+    must(reshard_record_write(seed_folder(), &removal, &msg), &msg);
+    write_file("fuzz_records", "order-removal", KIND_ORDER, RESHARD_RECORD_FILE);
+}
+
+static void seed_of_table_histories(void)
+{
+    static const struct table_bytes tables[] = { { 1, "a table", 5000 }, { 7, "another", 300 } };
+    struct table_histories *histories = NULL;
+    struct err_msg msg = { { 0 } };
+
+    must(table_histories_new(seed_folder(), RECORDS_MS - 3 * HOUR_MS, &histories), &msg);
+    for (uint64_t hours = 2; hours > 0; hours--) {
+        table_histories_begin(histories);
+        table_histories_add(histories, tables, ARRAY_LEN(tables), RECORDS_MS - hours * HOUR_MS);
+        table_histories_end(histories, 6000, true, RECORDS_MS - hours * HOUR_MS);
+    }
+    must(table_histories_save(histories, &msg), &msg);
+    table_histories_free(histories);
+    write_file("fuzz_records", "tables", KIND_TABLE_HISTORIES, TABLE_HISTORIES_FILE);
+}
+
+static void seed_of_histories(void)
+{
+    static struct write_histories histories = { .boot = { "a boot" }, .max_dwpd = 0.5 };
+    static const struct host_line ids[] = { { "server" }, { "a device" } };
+    struct err_msg msg = { { 0 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        bool is_new;
+        struct named_history *const item =
+            write_histories_get(&histories, &ids[i], RECORDS_MS - 3 * HOUR_MS, &is_new);
+
+        item->counter = i;
+        write_history_add(&item->history, RECORDS_MS - HOUR_MS, 5000);
+    }
+    must(write_histories_save(&histories, seed_folder(), &msg), &msg);
+    write_file("fuzz_records", "devices", KIND_HISTORIES, WRITE_HISTORIES_FILE);
+}
+
 /* ---- Logs ---- */
 
 #define LOG_HEAD_BYTES 7
@@ -228,5 +302,9 @@ void seeds_of_store_files(void)
     seed_of_journal();
     seed_of_identity();
     seed_of_plan_record();
+    seed_of_members();
+    seeds_of_orders();
+    seed_of_table_histories();
+    seed_of_histories();
     seeds_of_logs();
 }
