@@ -11,6 +11,9 @@ static const struct write_ring rings[] = { { 0, TABLE_HISTORY_FIVES, 5 * MINUTE_
                                            { TABLE_HISTORY_FIVES + TABLE_HISTORY_HOURS,
                                              TABLE_HISTORY_DAYS, DAY_MS } };
 
+_Static_assert(TABLE_HISTORY_BUCKETS <= WRITE_TOTAL_MAX / WRITE_BUCKET_MAX,
+               "a sum of all does not overflow");
+
 void table_history_begin(struct table_history *history, uint64_t now_ms)
 {
     *history = (struct table_history){ .past = { .since_ms = now_ms, .seen_ms = now_ms } };
@@ -24,9 +27,10 @@ void table_history_add(struct table_history *history, uint64_t now_ms, uint64_t 
 
 void table_history_join(struct table_history *history, const struct table_history *other)
 {
-    history->past.total_bytes += other->past.total_bytes;
+    history->past.total_bytes =
+        write_sum(history->past.total_bytes, other->past.total_bytes, WRITE_TOTAL_MAX);
     for (uint32_t i = 0; i < TABLE_HISTORY_BUCKETS; i++)
-        history->buckets[i] += other->buckets[i];
+        history->buckets[i] = write_sum(history->buckets[i], other->buckets[i], WRITE_BUCKET_MAX);
 }
 
 struct write_rate table_history_rate(const struct table_history *history, enum write_window window,
@@ -53,7 +57,6 @@ void table_history_print(const struct table_history *history,
                                  history->buckets[i]);
 }
 
-/* A sum of all does not overflow. */
 bool table_history_parse(const char *text, struct table_history *history)
 {
     for (uint32_t i = 0; i < TABLE_HISTORY_BUCKETS; i++) {
@@ -63,8 +66,7 @@ bool table_history_parse(const char *text, struct table_history *history)
             return false;
         errno = 0;
         history->buckets[i] = strtoull(text, &end, 10);
-        if (errno != 0 || *end != ' ' ||
-            history->buckets[i] > (uint64_t)INT64_MAX / TABLE_HISTORY_BUCKETS)
+        if (errno != 0 || *end != ' ' || history->buckets[i] > WRITE_BUCKET_MAX)
             return false;
         text = end + 1;
     }

@@ -7,6 +7,9 @@
 static const struct write_ring rings[] = { { 0, HISTORY_MINUTES, MINUTE_MS },
                                            { HISTORY_MINUTES, HISTORY_HOURS, HOUR_MS } };
 
+_Static_assert(HISTORY_MINUTES + HISTORY_HOURS <= WRITE_TOTAL_MAX / WRITE_BUCKET_MAX,
+               "a sum of all does not overflow");
+
 void write_history_begin(struct write_history *history, uint64_t now_ms)
 {
     *history = (struct write_history){ .past = { .since_ms = now_ms, .seen_ms = now_ms } };
@@ -76,14 +79,13 @@ static bool take_number(const json_t *json, uint64_t *ret_number)
     return true;
 }
 
-/* A sum of all does not overflow. */
 static bool take_numbers(const json_t *array, uint64_t *ret_numbers, size_t count)
 {
     if (json_array_size(array) != count)
         return false;
     for (size_t i = 0; i < count; i++)
         if (!take_number(json_array_get(array, i), &ret_numbers[i]) ||
-            ret_numbers[i] > (uint64_t)INT64_MAX / count)
+            ret_numbers[i] > WRITE_BUCKET_MAX)
             return false;
     return true;
 }

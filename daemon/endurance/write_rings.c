@@ -37,8 +37,10 @@ static void fill(uint64_t *bytes, const struct write_ring *ring, const struct wr
     const uint64_t oldest = newest >= ring->length - 1 ? newest - (ring->length - 1) : 0;
 
     for (uint64_t i = MAX(oldest, writing->from_ms / ring->bucket_ms); i <= newest; i++)
-        bytes[i % ring->length] += bytes_until(writing, (i + 1) * ring->bucket_ms) -
-                                   bytes_until(writing, i * ring->bucket_ms);
+        bytes[i % ring->length] = write_sum(bytes[i % ring->length],
+                                            bytes_until(writing, (i + 1) * ring->bucket_ms) -
+                                                bytes_until(writing, i * ring->bucket_ms),
+                                            WRITE_BUCKET_MAX);
 }
 
 /* Forgets all but the total. */
@@ -64,7 +66,7 @@ void write_rings_spread(struct write_past *past, uint64_t *buckets, const struct
         fill(&buckets[rings[i].first], &rings[i], &writing);
     }
     past->seen_ms = writing.until_ms;
-    past->total_bytes += bytes;
+    past->total_bytes = write_sum(past->total_bytes, bytes, WRITE_TOTAL_MAX);
 }
 
 struct write_rate write_ring_rate(const struct write_past *past, const uint64_t *buckets,

@@ -21,6 +21,10 @@
 #define HOUR_MS   (60 * MINUTE_MS)
 #define DAY_MS    (24 * HOUR_MS)
 
+/* Numbers stop there, so a file can hold each, and a sum of all buckets does not overflow. */
+#define WRITE_TOTAL_MAX  ((uint64_t)INT64_MAX)
+#define WRITE_BUCKET_MAX (WRITE_TOTAL_MAX / 256) /* 32 PiB */
+
 #define HISTORY_JUDGED_MS HOUR_MS /* the age from which rates are known */
 
 struct write_past {
@@ -40,6 +44,12 @@ struct write_rate {
     uint64_t bytes;
     uint64_t ms; /* in which they were written; 0: none has passed */
 };
+
+/* Adds @bytes to a number that is at most @most, and stays so. */
+static inline uint64_t write_sum(uint64_t number, uint64_t bytes, uint64_t most)
+{
+    return bytes < most - number ? number + bytes : most;
+}
 
 /* Adds bytes that were written at any time from @from_ms to @now_ms. */
 void write_rings_spread(struct write_past *past, uint64_t *buckets, const struct write_ring *rings,

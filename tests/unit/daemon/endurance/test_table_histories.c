@@ -254,6 +254,26 @@ static void test_a_damaged_file_is_set_aside(void **state)
     assert_int_equal(total_of(1), 100);
 }
 
+/* So many bytes are never written, but a file may say so. */
+static void test_numbers_stay_such_that_a_file_holds_them(void **state)
+{
+    struct table_history history, other, read;
+    char text[TABLE_HISTORY_TEXT_BYTES];
+
+    (void)state;
+    table_history_begin(&history, NOW);
+    history.past.total_bytes = WRITE_TOTAL_MAX;
+    for (uint32_t i = 0; i < TABLE_HISTORY_BUCKETS; i++)
+        history.buckets[i] = WRITE_BUCKET_MAX;
+    other = history;
+    table_history_add(&history, NOW, 1000);
+    table_history_join(&history, &other);
+    assert_int_equal(history.past.total_bytes, WRITE_TOTAL_MAX);
+    table_history_print(&history, text);
+    assert_true(table_history_parse(text, &read));
+    assert_memory_equal(read.buckets, history.buckets, sizeof(read.buckets));
+}
+
 static void test_other_text_is_no_buckets(void **state)
 {
     struct table_history history, read;
@@ -347,6 +367,7 @@ int main(void)
         TEST(test_nothing_is_saved_while_nothing_is_written),
         TEST(test_there_are_so_many_at_most),
         TEST(test_a_damaged_file_is_set_aside),
+        TEST(test_numbers_stay_such_that_a_file_holds_them),
         TEST(test_other_text_is_no_buckets),
         TEST(test_tables_and_shared_bytes_are_all_bytes_in_each_window),
     };

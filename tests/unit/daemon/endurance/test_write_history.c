@@ -210,6 +210,26 @@ static void test_json_holds_all_of_it(void **state)
     json_decref(json);
 }
 
+/* So many bytes are never written, but a file may say so. */
+static void test_numbers_stay_such_that_a_file_holds_them(void **state)
+{
+    struct write_history history, read = { 0 };
+    json_t *json;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    history.past.total_bytes = WRITE_TOTAL_MAX;
+    for (uint32_t i = 0; i < ARRAY_LEN(history.buckets); i++)
+        history.buckets[i] = WRITE_BUCKET_MAX;
+    write_history_add(&history, BEGIN, 1000);
+    assert_int_equal(history.past.total_bytes, WRITE_TOTAL_MAX);
+    assert_int_equal(rate(&history, WRITE_WEEK, BEGIN).bytes, HISTORY_HOURS * WRITE_BUCKET_MAX);
+    json = write_history_to_json(&history);
+    assert_true(write_history_from_json(json, &read));
+    assert_memory_equal(&read, &history, sizeof(read));
+    json_decref(json);
+}
+
 static void test_other_json_is_no_history(void **state)
 {
     static const struct {
@@ -247,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_rates_are_known_after_an_hour),
         cmocka_unit_test(test_windows_hold_what_a_list_says),
         cmocka_unit_test(test_json_holds_all_of_it),
+        cmocka_unit_test(test_numbers_stay_such_that_a_file_holds_them),
         cmocka_unit_test(test_other_json_is_no_history),
     };
 
