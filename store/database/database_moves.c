@@ -101,6 +101,11 @@ static void release(rocksdb_pinnableslice_t **values, uint32_t count)
             rocksdb_pinnableslice_destroy(values[i]);
 }
 
+void stored_values_clear(struct stored_values *values)
+{
+    release(values->list, values->count);
+}
+
 enum embtier_err database_find(struct database *database, const struct stored_row *rows,
                                uint32_t count, bool *ret_found, struct err_msg *msg)
 {
@@ -140,19 +145,18 @@ enum embtier_err database_store(struct database *database, const struct stored_r
     return EMBTIER_OK;
 }
 
-enum embtier_err database_copy(struct database *from, struct database *to, struct stored_row *rows,
-                               uint32_t count, struct err_msg *msg)
+enum embtier_err database_fetch(struct database *database, struct stored_row *rows, uint32_t count,
+                                struct stored_values *values, struct err_msg *msg)
 {
-    rocksdb_pinnableslice_t *values[DATABASE_MOVE_ROWS_MAX];
-    enum embtier_err err = get(from, rows, count, values, msg);
+    const enum embtier_err err = get(database, rows, count, values->list, msg);
 
-    for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++)
-        rows[i].value =
-            values[i] ? rocksdb_pinnableslice_value(values[i], &rows[i].value_bytes) : NULL;
-    if (err == EMBTIER_OK)
-        err = database_store(to, rows, count, msg);
-    release(values, count);
-    return err;
+    values->count = count;
+    TRY(err);
+    for (uint32_t i = 0; i < count; i++)
+        rows[i].value = values->list[i]
+                            ? rocksdb_pinnableslice_value(values->list[i], &rows[i].value_bytes)
+                            : NULL;
+    return EMBTIER_OK;
 }
 
 enum embtier_err database_store_step(struct database *database, uint32_t table_id, uint64_t step,

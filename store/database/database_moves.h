@@ -15,6 +15,7 @@
 #define DATABASE_MOVE_ROWS_MAX 64
 
 struct database;
+struct rocksdb_pinnableslice_t;
 
 struct stored_row {
     struct row_key key;
@@ -42,11 +43,17 @@ MUST_CHECK enum embtier_err database_find(struct database *database, const struc
 /* Writes and deletes rows as database_write() writes them: all or none, or BUSY. */
 MUST_CHECK enum embtier_err database_store(struct database *database, const struct stored_row *rows,
                                            uint32_t count, struct err_msg *msg);
-/* Makes rows of @to, whose values in @rows do not matter, the same as those of @from; those that
- * @from does not have are deleted. As database_store(). */
-MUST_CHECK enum embtier_err database_copy(struct database *from, struct database *to,
-                                          struct stored_row *rows, uint32_t count,
-                                          struct err_msg *msg);
+/* Values of rows that were read, borrowed by them. */
+struct stored_values {
+    struct rocksdb_pinnableslice_t *list[DATABASE_MOVE_ROWS_MAX];
+    uint32_t count;
+};
+void stored_values_clear(struct stored_values *values);
+/* Reads the values of rows, whose keys the caller has set, into empty @values. Rows that are not
+ * there get none, so that database_store() deletes them elsewhere. */
+MUST_CHECK enum embtier_err database_fetch(struct database *database, struct stored_row *rows,
+                                           uint32_t count, struct stored_values *values,
+                                           struct err_msg *msg);
 /* Stores the step of a table. */
 MUST_CHECK enum embtier_err database_store_step(struct database *database, uint32_t table_id,
                                                 uint64_t step, struct err_msg *msg);

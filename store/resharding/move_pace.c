@@ -40,8 +40,7 @@ enum embtier_err move_pace_take(struct move_pace *pace, uint64_t bytes, struct e
     if (rate == 0)
         return EMBTIER_OK;
     pace->free_at_ns = MAX(pace->free_at_ns, now_ns - MIN(now_ns, (uint64_t)AHEAD_NS));
-    pace->free_at_ns +=
-        (uint64_t)((double)MAX(bytes, MOVE_ROW_BYTES_MIN) / (double)rate * (double)NS_PER_S);
+    pace->free_at_ns += (uint64_t)((double)move_pace_due(bytes) / (double)rate * (double)NS_PER_S);
     while (now_ns < pace->free_at_ns) {
         nap(pace->free_at_ns - now_ns);
         TRY(move_pace_look(pace, msg));

@@ -26,8 +26,14 @@ struct move_pace {
 
 /* Returns an error if the job is to end. */
 MUST_CHECK enum embtier_err move_pace_look(const struct move_pace *pace, struct err_msg *msg);
-/* Waits until a row of @bytes more is due. A short row counts as MOVE_ROW_BYTES_MIN, because it
- * costs the processor as much. An error: the job is to end. */
+/* Returns what a row of @bytes counts: a short one costs the processor as much as one of
+ * MOVE_ROW_BYTES_MIN. */
+static inline uint64_t move_pace_due(uint64_t bytes)
+{
+    return bytes > MOVE_ROW_BYTES_MIN ? bytes : MOVE_ROW_BYTES_MIN;
+}
+/* Waits until a row of @bytes more is due, or several that count as many. An error: the job is to
+ * end. */
 MUST_CHECK enum embtier_err move_pace_take(struct move_pace *pace, uint64_t bytes,
                                            struct err_msg *msg);
 /* Notes that the job makes headway. */

@@ -327,19 +327,6 @@ static enum embtier_err sync_targets(struct store *store, const struct wave *wav
     return EMBTIER_OK;
 }
 
-/* False: a target has missed rows meanwhile. */
-static bool end_copying(struct wave *wave)
-{
-    bool ended;
-
-    pthread_mutex_lock(&wave->lock);
-    if (wave->state == WAVE_COPIES && wave->missed.count == 0)
-        wave->state = WAVE_COPIED;
-    ended = wave->state != WAVE_COPIES;
-    pthread_mutex_unlock(&wave->lock);
-    return ended;
-}
-
 static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
 {
     struct store *const store = reshard->store;
@@ -349,7 +336,7 @@ static enum embtier_err copy(struct reshard *reshard, struct err_msg *msg)
         TRY(wave_copy(wave, reshard->opts->pace, msg));
         TRY(sync_targets(store, wave, msg));
         TRY(checkpoint_id_after(&store->shelf, &wave->fits_from, msg));
-    } while (!end_copying(wave));
+    } while (!wave_end_copying(wave));
     TRY(wave_check(wave, msg));
     report(reshard, RESHARD_COPIED);
     return EMBTIER_OK;
@@ -373,23 +360,6 @@ static enum embtier_err check_fits(struct store *store, const struct wave *wave,
                    record->info.id);
 }
 
-/* Back to copying if a target has missed rows since. */
-static enum embtier_err begin_switch(struct wave *wave, struct err_msg *msg)
-{
-    enum embtier_err err = EMBTIER_OK;
-
-    pthread_mutex_lock(&wave->lock);
-    assert(wave->state != WAVE_COPIES);
-    if (wave->state == WAVE_COPIED && wave->missed.count > 0) {
-        wave->state = WAVE_COPIES;
-        err = err_set(msg, EMBTIER_AGAIN, "rows were written that their new shard did not take");
-    } else if (wave->state == WAVE_COPIED) {
-        wave->state = WAVE_SWITCHES;
-    }
-    pthread_mutex_unlock(&wave->lock);
-    return err;
-}
-
 /* The writes of the wave's rows go to both shards while the map is written, and an error of either
  * is the writer's. So the next start is right with either map. */
 static enum embtier_err write_map(struct store *store, struct wave *wave, struct bucket_map *map,
@@ -398,15 +368,12 @@ static enum embtier_err write_map(struct store *store, struct wave *wave, struct
     bool is_unknown;
     enum embtier_err err;
 
-    TRY(begin_switch(wave, msg));
-    TRY(wave_check(wave, msg));
+    TRY(wave_begin_switch(wave, msg));
     err = bucket_map_change(store->identity, store->map, map, &store->map_generation, &is_unknown,
                             msg);
     if (err == EMBTIER_OK || is_unknown)
         return err;
-    pthread_mutex_lock(&wave->lock);
-    wave->state = WAVE_COPIED;
-    pthread_mutex_unlock(&wave->lock);
+    wave_end_switch(wave);
     return err;
 }
 
@@ -430,6 +397,13 @@ static struct bucket_map *switched_map(const struct store *store, const struct w
     return map;
 }
 
+enum embtier_err reshard_check_copied(struct store *store, struct err_msg *msg)
+{
+    struct wave *const wave = store->moves.wave;
+
+    return wave ? wave_check_copied(wave, msg) : EMBTIER_OK;
+}
+
 enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id, struct err_msg *msg)
 {
     struct wave *const wave = store->moves.wave;
@@ -439,6 +413,7 @@ enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id, str
 
     if (!map)
         return EMBTIER_NO_MEMORY;
+    TRY(wave_check_copied(wave, msg)); /* or another checkpoint would be made in vain */
     TRY(check_fits(store, wave, checkpoint_id, msg));
     TRY(prepare(store, map, &view, msg));
     report(store->moves.job, RESHARD_CHECKPOINTED);
@@ -450,16 +425,6 @@ enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id, str
     wave_free(wave);
     report(store->moves.job, RESHARD_SWITCHED);
     return EMBTIER_OK;
-}
-
-static bool is_switching(struct wave *wave)
-{
-    bool switches;
-
-    pthread_mutex_lock(&wave->lock);
-    switches = wave->state == WAVE_SWITCHES;
-    pthread_mutex_unlock(&wave->lock);
-    return switches;
 }
 
 static enum embtier_err copy_and_commit(struct reshard *reshard, struct err_msg *msg)
@@ -477,12 +442,12 @@ static enum embtier_err finish(struct reshard *reshard, struct err_msg *msg)
     uint32_t tries = 0;
     enum embtier_err err;
 
-    if (is_switching(store->moves.wave))
+    if (wave_is_switching(store->moves.wave))
         err = opts->commit(opts->context, msg);
     else
         while ((err = copy_and_commit(reshard, msg)) == EMBTIER_AGAIN && ++tries < BUSY_TRIES)
             ;
-    while (err != EMBTIER_OK && is_switching(store->moves.wave)) {
+    while (err != EMBTIER_OK && wave_is_switching(store->moves.wave)) {
         log_error("the map of buckets cannot be written; this is retried until it succeeds",
                   "err=%s why=%s", err_name(err), msg ? LOG_QUOTED(msg->text) : "");
         for (uint32_t i = 0; i < RETRY_RESTS; i++)

@@ -33,8 +33,9 @@ struct store;
 struct reshard_opts {
     uint32_t shards; /* as many shall have buckets, if no directory is added or removed */
     struct move_pace *pace;
-    /* Makes a checkpoint, then calls reshard_switch() with its id, or with 0 if the store has none
-     * and needs none. No other checkpoint is being made from the call to its return. */
+    /* Asks reshard_check_copied(), makes a checkpoint, then calls reshard_switch() with its id, or
+     * with 0 if the store has none and needs none. No other checkpoint is being made from the call
+     * to its return. */
     enum embtier_err (*commit)(void *context, struct err_msg *msg);
     /* Tells each step, with the numbers of buckets that have moved and that shall move. */
     void (*report)(void *context, enum reshard_step step, uint32_t moved, uint32_t total);
@@ -53,9 +54,13 @@ struct reshard_opts {
  * The pace may end it with an error of its own. A job that ends well is no longer written down. */
 MUST_CHECK enum embtier_err reshard_run(struct store *store, const struct reshard_opts *opts,
                                         struct err_msg *msg);
+/* Returns OK if a checkpoint that is begun now has all rows of the present wave, if there is one.
+ * AGAIN: a target has missed rows since they were copied, so the job copies those, and then commits
+ * again. Or why the wave has failed. */
+MUST_CHECK enum embtier_err reshard_check_copied(struct store *store, struct err_msg *msg);
 /* Puts the new map of the present wave in force. @checkpoint_id: made since all rows were copied;
- * MISMATCH if it was not. AGAIN: a target has missed rows since, so the job copies those, and then
- * commits again. After another error, the job tries again. */
+ * MISMATCH if it was not. The errors of reshard_check_copied() come before that. After another
+ * error, the job tries again. */
 MUST_CHECK enum embtier_err reshard_switch(struct store *store, uint64_t checkpoint_id,
                                            struct err_msg *msg);
 

@@ -123,17 +123,87 @@ enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct
     return EMBTIER_OK;
 }
 
+/* The caller holds the lock. */
+static enum embtier_err check(const struct wave *wave, struct err_msg *msg)
+{
+    if (wave->state == WAVE_FAILED)
+        return err_set(msg, wave->err, "%s", wave->why.text);
+    if (wave->lacks_dropped && wave->state != WAVE_SWITCHES) /* nothing is copied then */
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return EMBTIER_OK;
+}
+
 enum embtier_err wave_check(struct wave *wave, struct err_msg *msg)
 {
-    enum embtier_err err = EMBTIER_OK;
+    enum embtier_err err;
 
     pthread_mutex_lock(&wave->lock);
-    if (wave->state == WAVE_FAILED)
-        err = err_set(msg, wave->err, "%s", wave->why.text);
-    else if (wave->lacks_dropped)
-        err = err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    err = check(wave, msg);
     pthread_mutex_unlock(&wave->lock);
     return err;
+}
+
+bool wave_end_copying(struct wave *wave)
+{
+    bool ended;
+
+    pthread_mutex_lock(&wave->lock);
+    if (wave->state == WAVE_COPIES || wave->state == WAVE_COPIED)
+        wave->state = wave->missed.count == 0 ? WAVE_COPIED : WAVE_COPIES;
+    ended = wave->state != WAVE_COPIES;
+    pthread_mutex_unlock(&wave->lock);
+    return ended;
+}
+
+/* The caller holds the lock. */
+static enum embtier_err check_copied(struct wave *wave, struct err_msg *msg)
+{
+    TRY(check(wave, msg));
+    if (wave->state == WAVE_COPIED && wave->missed.count > 0)
+        wave->state = WAVE_COPIES;
+    if (wave->state == WAVE_COPIES)
+        return err_set(msg, EMBTIER_AGAIN, "rows were written that their new shard did not take");
+    return EMBTIER_OK;
+}
+
+enum embtier_err wave_check_copied(struct wave *wave, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&wave->lock);
+    err = check_copied(wave, msg);
+    pthread_mutex_unlock(&wave->lock);
+    return err;
+}
+
+enum embtier_err wave_begin_switch(struct wave *wave, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&wave->lock);
+    err = check_copied(wave, msg);
+    if (err == EMBTIER_OK)
+        wave->state = WAVE_SWITCHES;
+    pthread_mutex_unlock(&wave->lock);
+    return err;
+}
+
+void wave_end_switch(struct wave *wave)
+{
+    pthread_mutex_lock(&wave->lock);
+    assert(wave->state == WAVE_SWITCHES);
+    wave->state = WAVE_COPIED;
+    pthread_mutex_unlock(&wave->lock);
+}
+
+bool wave_is_switching(struct wave *wave)
+{
+    bool switches;
+
+    pthread_mutex_lock(&wave->lock);
+    switches = wave->state == WAVE_SWITCHES;
+    pthread_mutex_unlock(&wave->lock);
+    return switches;
 }
 
 void wave_note_drop(struct wave *wave, uint32_t table_id)

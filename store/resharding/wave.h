@@ -92,6 +92,18 @@ enum embtier_err wave_fail(struct wave *wave, enum embtier_err err, const struct
                            struct err_msg *msg);
 /* Returns OK, or why the wave has failed. Takes the lock. */
 MUST_CHECK enum embtier_err wave_check(struct wave *wave, struct err_msg *msg);
+/* Ends copying. False: a target has missed rows meanwhile, so that copying goes on. Takes the lock.
+ */
+MUST_CHECK bool wave_end_copying(struct wave *wave);
+/* Returns OK if both shards have all rows; AGAIN: a target has missed some since the copying ended,
+ * so that it goes on; or why the wave has failed. Takes the lock. */
+MUST_CHECK enum embtier_err wave_check_copied(struct wave *wave, struct err_msg *msg);
+/* Does the same, then begins to switch. */
+MUST_CHECK enum embtier_err wave_begin_switch(struct wave *wave, struct err_msg *msg);
+/* Ends that: the old map stays in force. Takes the lock. */
+void wave_end_switch(struct wave *wave);
+/* Takes the lock. */
+bool wave_is_switching(struct wave *wave);
 /* Notes that rows of a table are about to be dropped. Takes the lock. */
 void wave_note_drop(struct wave *wave, uint32_t table_id);
 /* The caller holds the lock. */

@@ -126,12 +126,12 @@ static enum embtier_err copy_to(struct wave *wave, struct move_batch *batch, uin
 }
 
 /* The rest of the space may be promised to rows that clients have changed. */
-static enum embtier_err admit(const struct store *store, const struct move_batch *batch,
+static enum embtier_err admit(const struct store *store, uint32_t count, uint64_t bytes,
                               bool logged, struct err_msg *msg)
 {
     struct store_refusal refusal;
 
-    if (store_admit(store, batch->count, batch->used_bytes, logged, &refusal) == EMBTIER_OK)
+    if (store_admit(store, count, bytes, logged, &refusal) == EMBTIER_OK)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_SPACE,
                    "no space to move rows: %" PRIu64 " bytes are needed, and there is room for "
@@ -163,7 +163,7 @@ static enum embtier_err copy_batch(struct wave *wave, struct move_batch *batch, 
         if (i == 0 || batch->targets[i] != batch->targets[i - 1])
             TRY(move_pace_give_way(pace, store_database_of(wave->store, batch->targets[i], logged),
                                    msg));
-    TRY(admit(wave->store, batch, logged, msg));
+    TRY(admit(wave->store, batch->count, batch->used_bytes, logged, msg));
     for (;;) {
         TRY(wave_check(wave, msg));
         wave_lock_to_copy(wave);
@@ -210,45 +210,74 @@ static enum embtier_err copy_database(struct wave *wave, bool logged, struct mov
     return copy_batch(wave, &batch, logged, pace, msg);
 }
 
-/* Makes some of the rows that a target missed the same as those of the source. */
-static enum embtier_err copy_missed_locked(struct wave *wave, struct err_msg *msg)
-{
-    const uint32_t alike = wave_missed_alike(&wave->missed, MISSED_ROWS);
-    const struct missed_row *const rows = wave->missed.rows + wave->missed.count - alike;
-    struct stored_row some[MISSED_ROWS];
-    uint32_t kept = 0;
+/* Rows that a target missed, a few at a time. */
+struct missed_batch {
+    uint32_t count;      /* 0: it has missed none */
+    uint32_t kept_count; /* without those of tables that are dropped */
+    uint64_t kept_bytes; /* of values */
+    uint64_t due_bytes;  /* for the pace */
+};
 
-    for (uint32_t i = 0; i < alike; i++)
+/* Makes rows of the target the same as those of the source. */
+static enum embtier_err copy_kept(const struct wave *wave, const struct missed_row *like,
+                                  struct stored_row *rows, struct missed_batch *batch,
+                                  struct err_msg *msg)
+{
+    struct database *const source = store_database_of(wave->store, wave->source, like->logged);
+    struct database *const target = store_database_of(wave->store, like->target, like->logged);
+    _cleanup_(stored_values_clear) struct stored_values values = { .count = 0 };
+
+    TRY(database_may_write(target, msg)); /* room is taken once */
+    TRY(database_fetch(source, rows, batch->kept_count, &values, msg));
+    for (uint32_t i = 0; i < batch->kept_count; i++) {
+        const uint64_t bytes = rows[i].value ? rows[i].value_bytes : 0;
+
+        batch->kept_bytes += bytes;
+        batch->due_bytes += move_pace_due(sizeof(rows[i].key) + bytes);
+    }
+    TRY(admit(wave->store, batch->kept_count, batch->kept_bytes, like->logged, msg));
+    return database_store(target, rows, batch->kept_count, msg);
+}
+
+static enum embtier_err copy_missed_locked(struct wave *wave, struct missed_batch *batch,
+                                           struct err_msg *msg)
+{
+    const struct missed_row *rows;
+    struct stored_row some[MISSED_ROWS];
+
+    if (wave->missed.count == 0)
+        return EMBTIER_OK;
+    batch->count = wave_missed_alike(&wave->missed, MISSED_ROWS);
+    rows = wave->missed.rows + wave->missed.count - batch->count;
+    for (uint32_t i = 0; i < batch->count; i++)
         if (!wave_has_dropped(wave, table_of(&rows[i].key)))
-            some[kept++] = (struct stored_row){ .key = rows[i].key };
-    if (kept > 0)
-        TRY(database_copy(store_database_of(wave->store, wave->source, rows->logged),
-                          store_database_of(wave->store, rows->target, rows->logged), some, kept,
-                          msg));
-    wave->missed.count -= alike;
+            some[batch->kept_count++] = (struct stored_row){ .key = rows[i].key };
+    if (batch->kept_count > 0)
+        TRY(copy_kept(wave, rows, some, batch, msg));
+    wave->missed.count -= batch->count;
     return EMBTIER_OK;
 }
 
 static enum embtier_err copy_missed(struct wave *wave, struct move_pace *pace, struct err_msg *msg)
 {
     for (;;) {
-        enum embtier_err err = EMBTIER_OK;
-        uint32_t count;
+        struct missed_batch batch = { .count = 0 };
+        enum embtier_err err;
 
         TRY(wave_check(wave, msg));
         wave_lock_to_copy(wave);
-        count = wave->missed.count;
-        if (count > 0)
-            err = copy_missed_locked(wave, msg);
+        err = copy_missed_locked(wave, &batch, msg);
         wave_unlock_copied(wave);
-        if (err == EMBTIER_BUSY)
+        if (err == EMBTIER_BUSY) {
             TRY(move_pace_rest(pace, msg));
-        else
-            TRY(err);
-        if (count == 0)
+            continue;
+        }
+        TRY(err);
+        if (batch.count == 0)
             return EMBTIER_OK;
-        if (err == EMBTIER_OK)
-            TRY(move_pace_take(pace, MISSED_ROWS * MOVE_ROW_BYTES_MIN, msg));
+        atomic_fetch_add(&pace->moved_rows, batch.kept_count);
+        atomic_fetch_add(&pace->moved_bytes, batch.kept_bytes);
+        TRY(move_pace_take(pace, batch.due_bytes, msg));
     }
 }
 

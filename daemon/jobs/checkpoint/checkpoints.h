@@ -68,11 +68,12 @@ MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,
                                              struct checkpoint_info *ret_info, struct err_msg *msg);
-/* Does the same, then calls @then with the checkpoint's id before another one can be begun, and
- * returns its error. */
+/* Calls @before, does the same, then calls @then with the checkpoint's id. No other checkpoint is
+ * made from the first call to the end of the last. Returns the first error. */
 MUST_CHECK enum embtier_err
 checkpoints_make_and(struct checkpoints *checkpoints, const struct checkpoint_order *order,
                      const struct progress_sink *progress,
+                     enum embtier_err (*before)(void *context, struct err_msg *msg),
                      enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
                      void *context, struct err_msg *msg);
 /* Calls @then with a checkpoint that was made earlier, while none is made or deleted. */

@@ -193,17 +193,20 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     return err;
 }
 
-enum embtier_err checkpoints_make_and(struct checkpoints *c, const struct checkpoint_order *order,
-                                      const struct progress_sink *progress,
-                                      enum embtier_err (*then)(void *context, uint64_t id,
-                                                               struct err_msg *msg),
-                                      void *context, struct err_msg *msg)
+enum embtier_err
+checkpoints_make_and(struct checkpoints *c, const struct checkpoint_order *order,
+                     const struct progress_sink *progress,
+                     enum embtier_err (*before)(void *context, struct err_msg *msg),
+                     enum embtier_err (*then)(void *context, uint64_t id, struct err_msg *msg),
+                     void *context, struct err_msg *msg)
 {
     struct checkpoint_info info = { 0 };
     enum embtier_err err;
 
     TRY(checkpoints_begin_change(c, progress, msg));
-    err = make_one(c, order, progress, &info, msg);
+    err = before(context, msg);
+    if (err == EMBTIER_OK)
+        err = make_one(c, order, progress, &info, msg);
     if (err == EMBTIER_OK)
         err = then(context, info.id, msg);
     checkpoints_end_change(c);

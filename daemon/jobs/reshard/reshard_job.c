@@ -43,7 +43,7 @@ struct running {
     const struct progress_sink *progress;
     uint32_t moved, total;
     uint64_t checkpoint_id; /* the last that was made for a switch; 0: none */
-    bool has_asked;         /* the checkpoint was made, so an error is not its own */
+    bool has_asked;         /* the wave, so an error is not the checkpoint's own */
 };
 
 static struct reshard_job *of(const struct job *job)
@@ -70,6 +70,16 @@ static enum embtier_err rest(struct running *running, struct err_msg *msg)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000000L / LOOKS_PER_S }, NULL);
     }
     return EMBTIER_OK;
+}
+
+/* A wave whose rows are not all in both shards needs no checkpoint. */
+static enum embtier_err check(void *context, struct err_msg *msg)
+{
+    struct running *const running = context;
+    const enum embtier_err err = reshard_check_copied(running->parts->store, msg);
+
+    running->has_asked = err != EMBTIER_OK;
+    return err;
 }
 
 static enum embtier_err switch_at(void *context, uint64_t id, struct err_msg *msg)
@@ -101,7 +111,8 @@ static enum embtier_err make_and(struct running *running,
     for (uint32_t i = 0; i < CHECKPOINT_TRIES && err == EMBTIER_BUSY && !running->has_asked; i++) {
         if (i > 0)
             TRY(rest(running, msg));
-        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, then, running, msg);
+        err = checkpoints_make_and(running->parts->checkpoints, &order, NULL, check, then, running,
+                                   msg);
     }
     return err;
 }

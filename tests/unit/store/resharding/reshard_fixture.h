@@ -35,6 +35,7 @@ static inline enum embtier_err commit(void *context, struct err_msg *msg)
 {
     struct job *const job = context;
 
+    TRY(reshard_check_copied(job->f->store, msg));
     return reshard_switch(job->f->store, fixture_checkpoint(job->f), msg);
 }
 

@@ -17,6 +17,9 @@ _Static_assert(SHARDS == 4, "the first new shard has this number");
 static const char *_Atomic stalled_path; /* a database that takes no rows */
 static void (*before_store)(void);
 static void (*before_wave)(void); /* it is noted, and its view is not in force */
+static void (*before_flush)(void);
+static bool counts_room, refuses_room;
+static uint64_t room_rows, room_bytes, paced_bytes; /* asked for since that was counted */
 static _Atomic bool holds_drops, drop_waits;
 static bool has_rewritten; /* a database of the new shard */
 
@@ -41,6 +44,41 @@ enum embtier_err __wrap_database_store(struct database *database, const struct s
     if (before_store)
         before_store();
     return __real_database_store(database, rows, count, msg);
+}
+
+enum embtier_err __real_database_flush(struct database *database, struct err_msg *msg);
+enum embtier_err __wrap_database_flush(struct database *database, struct err_msg *msg);
+enum embtier_err __wrap_database_flush(struct database *database, struct err_msg *msg)
+{
+    if (before_flush)
+        before_flush();
+    return __real_database_flush(database, msg);
+}
+
+enum embtier_err __real_store_admit(const struct store *store, uint64_t row_count,
+                                    uint64_t row_bytes, bool logged,
+                                    struct store_refusal *ret_refusal);
+enum embtier_err __wrap_store_admit(const struct store *store, uint64_t row_count,
+                                    uint64_t row_bytes, bool logged,
+                                    struct store_refusal *ret_refusal);
+enum embtier_err __wrap_store_admit(const struct store *store, uint64_t row_count,
+                                    uint64_t row_bytes, bool logged,
+                                    struct store_refusal *ret_refusal)
+{
+    room_rows += counts_room ? row_count : 0;
+    room_bytes += counts_room ? row_bytes : 0;
+    if (!refuses_room)
+        return __real_store_admit(store, row_count, row_bytes, logged, ret_refusal);
+    *ret_refusal = (struct store_refusal){ .needed_bytes = row_bytes };
+    return EMBTIER_NO_SPACE;
+}
+
+enum embtier_err __real_move_pace_take(struct move_pace *pace, uint64_t bytes, struct err_msg *msg);
+enum embtier_err __wrap_move_pace_take(struct move_pace *pace, uint64_t bytes, struct err_msg *msg);
+enum embtier_err __wrap_move_pace_take(struct move_pace *pace, uint64_t bytes, struct err_msg *msg)
+{
+    paced_bytes += counts_room ? bytes : 0;
+    return __real_move_pace_take(pace, bytes, msg);
 }
 
 void __real_store_view_set(struct store_views *views, struct store_view *view);
@@ -134,7 +172,7 @@ static void stall_and_write(struct job *job, enum reshard_step step)
     atomic_store(&stalled_path, NULL);
 }
 
-static void stall_at(struct store_fixture *f, enum reshard_step step, uint32_t commits)
+static void stall_at(struct store_fixture *f, enum reshard_step step)
 {
     struct stalls stalls = { .at = step, .version = 1 };
     struct err_msg msg = { { 0 } };
@@ -149,7 +187,7 @@ static void stall_at(struct store_fixture *f, enum reshard_step step, uint32_t c
     assert_int_equal(stalls.version, 3);
     assert_true(stalls.missed > 0);
     assert_int_equal(stalls.waves, SHARDS); /* one for each that gives buckets, no more */
-    assert_int_equal(stalls.commits, commits);
+    assert_int_equal(stalls.commits, SHARDS);
     assert_both(f, 3);
     assert_no_strays(f, TABLE, ROWS);
     assert_no_strays(f, FIXTURE_LOGGED, ROWS);
@@ -159,13 +197,216 @@ static void stall_at(struct store_fixture *f, enum reshard_step step, uint32_t c
 
 static void test_a_target_that_stalls_keeps_what_was_copied(void **state)
 {
-    stall_at(*state, RESHARD_BEGUN, SHARDS);
+    stall_at(*state, RESHARD_BEGUN);
 }
 
-/* The checkpoint may lack rows then, so another one is made. */
+/* No checkpoint is made that would lack rows. */
 static void test_a_target_that_stalls_after_the_copy_gets_the_rest_before_the_switch(void **state)
 {
-    stall_at(*state, RESHARD_COPIED, SHARDS + 1);
+    stall_at(*state, RESHARD_COPIED);
+}
+
+/* ---- Checkpoints beside missed rows ---- */
+
+struct commits {
+    struct job job;
+    uint32_t calls, checkpoints, version;
+    uint64_t older_id;     /* of a checkpoint from before the move */
+    enum embtier_err told; /* by a switch with it, while rows are missed */
+};
+
+static void miss_rows(struct commits *commits)
+{
+    atomic_store(&stalled_path, NEW_SHARD);
+    fixture_write_all(commits->job.f, TABLE, 0, ROWS, ++commits->version);
+    atomic_store(&stalled_path, NULL);
+    assert_true(commits->job.f->store->moves.wave->missed.count > 0);
+}
+
+static uint64_t make_checkpoint(struct commits *commits)
+{
+    assert_int_equal(commits->job.f->store->moves.wave->missed.count, 0);
+    commits->checkpoints++;
+    return fixture_checkpoint(commits->job.f);
+}
+
+static void move_with(struct store_fixture *f, struct commits *commits,
+                      enum embtier_err (*commit_so)(void *context, struct err_msg *msg))
+{
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    write_both(f, 1);
+    commits->version = 1;
+    commits->older_id = fixture_checkpoint(f);
+    job_init(&commits->job, f, SHARDS + 1);
+    commits->job.opts.commit = commit_so;
+    must(reshard_run(f->store, &commits->job.opts, &msg), &msg);
+    assert_int_equal(commits->version, 2);
+    reopen(f, true);
+    assert_int_equal(fixture_count_right(f, TABLE, 0, ROWS, 2), ROWS);
+    assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, ROWS, 1), ROWS);
+}
+
+/* As the server does it: a switch is tried with the last checkpoint first. */
+static enum embtier_err commit_twice(void *context, struct err_msg *msg)
+{
+    struct job *const job = context;
+    struct commits *const commits = CONTAINER_OF(job, struct commits, job);
+    uint64_t id;
+
+    TRY(reshard_check_copied(job->f->store, msg));
+    id = make_checkpoint(commits);
+    if (commits->version == 1) {
+        miss_rows(commits); /* the checkpoint was being made */
+        commits->told = reshard_switch(job->f->store, commits->older_id, msg);
+        return commits->told;
+    }
+    return reshard_switch(job->f->store, id, msg);
+}
+
+static void test_a_switch_tells_of_missed_rows_before_it_wants_another_checkpoint(void **state)
+{
+    struct commits commits = { .told = EMBTIER_OK };
+
+    move_with(*state, &commits, commit_twice);
+    assert_int_equal(commits.told, EMBTIER_AGAIN);
+    assert_int_equal(commits.checkpoints, SHARDS + 1);
+}
+
+static struct commits *flushing;
+
+/* The rows that were missed before have been copied. */
+static void miss_rows_once(void)
+{
+    struct commits *const commits = TAKE(flushing);
+
+    if (!commits)
+        return;
+    before_flush = NULL;
+    miss_rows(commits);
+}
+
+/* The first round ends for a reason of the checkpoint's. */
+static enum embtier_err commit_later(void *context, struct err_msg *msg)
+{
+    struct job *const job = context;
+    struct commits *const commits = CONTAINER_OF(job, struct commits, job);
+
+    if (commits->calls++ == 0) {
+        flushing = commits;
+        before_flush = miss_rows_once;
+        return err_set(msg, EMBTIER_AGAIN, "later, for a test");
+    }
+    return reshard_switch(job->f->store, make_checkpoint(commits), msg);
+}
+
+static void test_a_second_round_of_copies_ends_without_missed_rows(void **state)
+{
+    struct commits commits = { .calls = 0 };
+
+    move_with(*state, &commits, commit_later);
+    assert_null(flushing);
+    assert_int_equal(commits.checkpoints, SHARDS);
+    assert_int_equal(commits.calls, SHARDS + 1);
+}
+
+/* ---- Costs of missed rows ---- */
+
+#define LONG_BYTES 4096
+#define LONG_TABLE 3
+#define LONG_ROWS  200
+
+static void write_long(struct store_fixture *f)
+{
+    static struct fixture_batch batch;
+    static unsigned char bytes[LONG_BYTES];
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++) {
+        assert_int_equal(fixture_gather(f, shard, LONG_TABLE, 0, LONG_ROWS, &batch), LONG_ROWS);
+        for (uint32_t i = 0; i < batch.count; i++) {
+            batch.rows[i].weight_bytes = LONG_BYTES - FIXTURE_STATE_BYTES;
+            batch.rows[i].bytes = bytes;
+        }
+        while ((err = store_write(f->store, shard, batch.rows, batch.count, &msg)) == EMBTIER_BUSY)
+            usleep(1000);
+        must(err, &msg);
+    }
+}
+
+struct costs {
+    uint32_t missed, copies;
+};
+
+/* From here on, only the rows of a stall are copied, up to the next step. */
+static void stall_long_rows(struct job *job, enum reshard_step step)
+{
+    struct costs *const costs = job->context;
+
+    counts_room = false;
+    if (step != RESHARD_COPIED || costs->copies++ > 0)
+        return;
+    atomic_store(&stalled_path, NEW_SHARD);
+    write_long(job->f);
+    atomic_store(&stalled_path, NULL);
+    costs->missed = job->f->store->moves.wave->missed.count;
+    room_rows = room_bytes = paced_bytes = 0;
+    counts_room = true;
+}
+
+static enum embtier_err move_with_costs(struct store_fixture *f, struct costs *costs,
+                                        void (*act)(struct job *job, enum reshard_step step),
+                                        struct err_msg *msg)
+{
+    struct job job;
+    enum embtier_err err;
+
+    fixture_open(f);
+    write_both(f, 1);
+    write_long(f);
+    job_init(&job, f, SHARDS + 1);
+    job.act = act;
+    job.context = costs;
+    err = reshard_run(f->store, &job.opts, msg);
+    counts_room = refuses_room = false;
+    assert_true(costs->missed > 0);
+    assert_both(f, 1);
+    return err;
+}
+
+static void test_copies_of_missed_rows_are_admitted_and_paid_for_by_their_length(void **state)
+{
+    struct costs costs = { 0 };
+    struct err_msg msg = { { 0 } };
+
+    must(move_with_costs(*state, &costs, stall_long_rows, &msg), &msg);
+    assert_true(costs.copies > 1);
+    assert_int_equal(room_rows, costs.missed);
+    assert_in_range(room_bytes, costs.missed * (uint64_t)LONG_BYTES,
+                    costs.missed * (uint64_t)(LONG_BYTES + 64));
+    assert_in_range(paced_bytes, costs.missed * (uint64_t)LONG_BYTES,
+                    costs.missed * (uint64_t)(LONG_BYTES + 64));
+}
+
+static void refuse_room_for_missed(struct job *job, enum reshard_step step)
+{
+    stall_long_rows(job, step);
+    refuses_room = counts_room;
+}
+
+static void test_missed_rows_for_which_there_is_no_space_end_the_move(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct costs costs = { 0 };
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(move_with_costs(f, &costs, refuse_room_for_missed, &msg), EMBTIER_NO_SPACE);
+    assert_non_null(strstr(msg.text, "no space to move rows"));
+    reshard(f, SHARDS + 1);
+    assert_both(f, 1);
+    assert_spread(f, SHARDS + 1);
 }
 
 /* One database gets its rows at a time. */
@@ -419,6 +660,10 @@ int main(void)
         STORE_TEST(test_a_target_that_stalls_keeps_what_was_copied),
         STORE_TEST(test_a_target_that_stalls_after_the_copy_gets_the_rest_before_the_switch),
         STORE_TEST(test_a_dropped_table_that_is_written_again_beside_a_stall_keeps_its_rows),
+        STORE_TEST(test_a_switch_tells_of_missed_rows_before_it_wants_another_checkpoint),
+        STORE_TEST(test_a_second_round_of_copies_ends_without_missed_rows),
+        STORE_TEST(test_copies_of_missed_rows_are_admitted_and_paid_for_by_their_length),
+        STORE_TEST(test_missed_rows_for_which_there_is_no_space_end_the_move),
         cmocka_unit_test(test_missed_rows_are_few_and_told_apart),
         STORE_TEST(test_a_look_does_not_wait_for_a_batch_of_copies),
         STORE_TEST(test_options_that_change_are_those_of_new_shards_too),
