@@ -67,10 +67,13 @@ static void note_end(struct checkpoints *c, const struct checkpoint_order *order
     assert(c->stats.is_making);
     c->stats.is_making = false;
     c->stats.failed += info == NULL;
-    if (!order->passes)
-        c->tried_ns = clock_now_ns(&clock_monotonic);
     c->is_due_told = false;
-    c->has_failed = info == NULL;
+    if (!order->passes) {
+        c->tried_ns = clock_now_ns(&clock_monotonic);
+        c->has_failed = info == NULL;
+        if (info)
+            c->kept_updated_bytes = updated_bytes;
+    }
     c->stats.failures_in_row = info ? 0 : c->stats.failures_in_row + 1;
     if (info) {
         c->stats.made++;
@@ -345,7 +348,7 @@ bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
     pthread_mutex_lock(&c->lock);
     wait_ns = c->has_failed ? interval_ns / RETRY_PART : interval_ns;
     due = !c->stats.is_making && !c->is_due_told && clock_since(now_ns, c->tried_ns) >= wait_ns;
-    if (due && updated_bytes == c->stats.saved_updated_bytes) {
+    if (due && updated_bytes == c->kept_updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;
     }

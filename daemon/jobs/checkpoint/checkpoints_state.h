@@ -45,10 +45,11 @@ struct checkpoints {
         uint64_t until_ns;
     } promises[PROMISES_MAX]; /* a ring: a client that has many made at once reads them at once */
     uint32_t next_promise;
-    uint64_t tried_ns; /* when the last one was made or failed */
+    uint64_t tried_ns; /* when the last one that does not pass was made or failed */
     bool is_due_told;
-    uint64_t told_ns; /* when is_due_told was set, or a late one last warned of */
-    bool has_failed;  /* the last one: the next is due sooner */
+    uint64_t told_ns;            /* when is_due_told was set, or a late one last warned of */
+    bool has_failed;             /* the last one that does not pass: the next is due sooner */
+    uint64_t kept_updated_bytes; /* changes that it has, if it was made */
 };
 
 /* ---- checkpoints_state.c ---- */

@@ -392,6 +392,25 @@ def test_checkpoints_of_a_move_do_not_count_among_those_that_are_kept(make_daemo
     assert len(automatic(daemon)) == 2
 
 
+def test_checkpoints_that_are_kept_are_made_beside_those_of_moves(make_daemon):
+    """Moves make one of their own several times in each interval, which has all changes. One that is there after two moves is none of those."""
+    daemon = make_daemon({"data": {"shards_per_directory": SHARDS}, "checkpoints": {"interval_seconds": 5, "keep": 10}})
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("replay", DIM).set(IDS, rows_of(0))
+    kept = {*automatic(daemon), await_automatic(daemon, 0)}
+    before: set[int] = set()
+    shards = SHARDS
+    until = time.monotonic() + 60
+    while not before & (now := set(automatic(daemon)) - kept):
+        assert time.monotonic() < until
+        before = now
+        with daemon.connect() as server:
+            server.open_table("replay").set(IDS[:1], rows_of(0)[:1])
+        shards = 2 * SHARDS + 1 - shards
+        reshard(daemon, shards)
+
+
 def test_tries_to_switch_make_no_more_checkpoints(daemon: Daemon):
     daemon.stop()
     daemon.configure({"data": {"shards_per_directory": SHARDS}, "checkpoints": {"interval_seconds": 0}, "log": {"level": "debug"}})
