@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/latency.h"
+#include "base/work_progress.h"
 
 /* Integers below this are exact. */
 #define EXACT_MAX 9007199254740992.0
@@ -78,6 +79,14 @@ json_t *figures_json_hit_rates(figure_at_fn *at, const void *context, size_t cou
         }
     }
     return rates;
+}
+
+json_t *figures_json_progress(const struct work_progress *progress)
+{
+    return json_pack("{s:o, s:o, s:o}", "done_bytes",
+                     figures_json_number((double)progress->done_bytes), "total_bytes",
+                     figures_json_number((double)progress->total_bytes), "remaining_s",
+                     figures_json_number(work_progress_remaining_s(progress)));
 }
 
 json_t *figures_json_latency(const struct latency_view *view)

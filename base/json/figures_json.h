@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct json_t;
+struct work_progress;
 
 /* One value of a metric. */
 struct figure_view {
@@ -35,6 +36,8 @@ struct json_t *figures_json_number(double value);
 struct json_t *figures_json_metrics(figure_at_fn *at, const void *context, size_t count);
 /* Makes {TIER: share of all rows looked up in the row cache that it served, or null}. */
 struct json_t *figures_json_hit_rates(figure_at_fn *at, const void *context, size_t count);
+/* Makes {done_bytes, total_bytes, remaining_s: or null}. */
+struct json_t *figures_json_progress(const struct work_progress *progress);
 /* Makes {op, transport, requests, seconds, p50_seconds, p99_seconds}. */
 struct json_t *figures_json_latency(const struct latency_view *view);
 

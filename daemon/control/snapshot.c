@@ -110,19 +110,40 @@ static const char *end_of(const char *path)
     return end ? end : path;
 }
 
+struct work_progress snapshot_database_progress(const struct compaction_view *view)
+{
+    return (struct work_progress){ view->done_bytes, view->total_bytes, view->has_remaining,
+                                   view->remaining_ms };
+}
+
+static void take_database(struct snapshot *snapshot, const struct compaction_view *view,
+                          const char *path)
+{
+    const struct work_progress progress = snapshot_database_progress(view);
+    struct snapshot_database *const database = &snapshot->databases[snapshot->database_count];
+
+    work_progress_add(&snapshot->compaction, &progress);
+    if (snapshot->database_count == SNAPSHOT_DATABASES_MAX)
+        return;
+    database->view = *view;
+    snprintf(database->name, sizeof(database->name), "%s", end_of(path));
+    snapshot->database_count++;
+}
+
 static void take_databases(const struct control *control, struct snapshot *snapshot)
 {
     struct compaction_scheduler *const scheduler = store_compaction(control->parts->store);
     struct compaction_view views[SNAPSHOT_DATABASES_MAX];
+    uint32_t count;
 
-    snapshot->database_count =
-        compaction_scheduler_list(scheduler, 0, SNAPSHOT_DATABASES_MAX, views);
-    for (uint32_t i = 0; i < snapshot->database_count; i++) {
-        struct snapshot_database *const database = &snapshot->databases[i];
-
-        database->view = views[i];
-        snprintf(database->name, sizeof(database->name), "%s",
-                 end_of(compaction_scheduler_path(scheduler, i)));
+    snapshot->database_count = 0;
+    snapshot->compaction = (struct work_progress){ 0 };
+    for (uint32_t first = 0;; first += count) {
+        count = compaction_scheduler_list(scheduler, first, SNAPSHOT_DATABASES_MAX, views);
+        if (count == 0)
+            break;
+        for (uint32_t i = 0; i < count; i++)
+            take_database(snapshot, &views[i], compaction_scheduler_path(scheduler, first + i));
     }
 }
 

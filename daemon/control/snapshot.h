@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/work_progress.h"
 #include "daemon/control/metrics.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/latencies.h"
@@ -62,11 +63,15 @@ struct snapshot {
     struct latencies latencies;
     uint32_t database_count; /* that are listed */
     uint32_t session_count;
+    struct work_progress compaction; /* of all databases, also those that are not listed */
     struct snapshot_database databases[SNAPSHOT_DATABASES_MAX];
     struct snapshot_session sessions[SNAPSHOT_SESSIONS_MAX]; /* those of most rows */
     size_t count;
     struct snapshot_figure figures[METRICS_MOST];
 };
+
+/* Tells how far its compactions are. */
+struct work_progress snapshot_database_progress(const struct compaction_view *view);
 
 /* Any thread, as control_send(). */
 void snapshot_send(struct control *control, struct snapshot *snapshot);

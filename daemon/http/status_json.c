@@ -101,25 +101,31 @@ static void add_warning(void *context, const struct health_rule *rule, const cha
                                   health_word(rule->health), "why", why, "advice", rule->advice));
 }
 
-static json_t *databases_of(const struct snapshot *snapshot)
+static json_t *database_of(const struct snapshot_database *database)
 {
     static const char *const words[COMPACTION_STATE_COUNT] = {
 #define X(name, word, why) [COMPACTION_##name] = word,
         COMPACTION_STATES(X)
 #undef X
     };
+    const struct compaction_view *const view = &database->view;
+    const struct work_progress progress = snapshot_database_progress(view);
+
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o}", "name", database->name,
+                     "state", words[view->state], "pending_bytes", (json_int_t)view->pending_bytes,
+                     "level0_files", (json_int_t)view->level0_files, "running",
+                     (json_int_t)view->running, "urgent", view->is_urgent, "done_bytes",
+                     (json_int_t)view->done_bytes, "total_bytes", (json_int_t)view->total_bytes,
+                     "elapsed_s", figures_json_number((double)view->elapsed_ms / 1000),
+                     "remaining_s", figures_json_number(work_progress_remaining_s(&progress)));
+}
+
+static json_t *databases_of(const struct snapshot *snapshot)
+{
     json_t *const list = json_array();
 
-    for (uint32_t i = 0; i < snapshot->database_count; i++) {
-        const struct snapshot_database *const one = &snapshot->databases[i];
-
-        (void)json_array_append_new(
-            list,
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "name", one->name, "state",
-                      words[one->view.state], "pending_bytes", (json_int_t)one->view.pending_bytes,
-                      "level0_files", (json_int_t)one->view.level0_files, "running",
-                      (json_int_t)one->view.running, "urgent", one->view.is_urgent));
-    }
+    for (uint32_t i = 0; i < snapshot->database_count; i++)
+        (void)json_array_append_new(list, database_of(&snapshot->databases[i]));
     return list;
 }
 
@@ -159,10 +165,11 @@ char *status_json(const struct snapshot *snapshot, const struct table_top *top)
     struct warnings warnings = { json_array() };
     const enum health health = snapshot_check_health(snapshot, add_warning, &warnings);
     json_t *const status = json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "health",
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "health",
         health_word(health), "version", EMBTIER_PROJECT_VERSION, "warnings", warnings.list,
-        "databases", databases_of(snapshot), "sessions", sessions_of(snapshot), "libraries",
-        libraries(), "uptime_ms", (json_int_t)snapshot->uptime_ms, "ready",
+        "databases", databases_of(snapshot), "compaction",
+        figures_json_progress(&snapshot->compaction), "sessions", sessions_of(snapshot),
+        "libraries", libraries(), "uptime_ms", (json_int_t)snapshot->uptime_ms, "ready",
         snapshot->reason_count == 0, "reasons", reasons_of(snapshot), "plan", plan_of(snapshot),
         "metrics", figures_json_metrics(figure_at, snapshot, snapshot->count), "hit_rates",
         figures_json_hit_rates(figure_at, snapshot, snapshot->count), "latencies",

@@ -2,71 +2,25 @@
 /* embtier compaction status: how far each database is behind, and why it compacts or does not. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json/figures_json.h"
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/compaction/progress.h"
 #include "tools/cli/number.h"
 #include "tools/cli/text_table.h"
 
 enum { OPTION_ALL = 256 };
 
-/* ---- Progress ---- */
-
-/* The sum over databases whose compactions run. */
-struct progress {
-    double done_bytes, total_bytes; /* 0: nothing runs, or how far it is is not known */
-    double remaining_s;             /* NAN: not known of all */
-};
-
-static double remaining_s(const struct embtier_compaction_database *database)
-{
-    return database->has_remaining ? (double)database->remaining_ms / 1000 : (double)NAN;
-}
-
-/* Databases compact side by side. */
-static struct progress progress_of(const struct embtier_compaction_list *list)
-{
-    struct progress progress = { .remaining_s = 0 };
-
-    for (size_t i = 0; i < embtier_compaction_list_count(list); i++) {
-        const struct embtier_compaction_database *const one = embtier_compaction_list_at(list, i);
-
-        if (one->total_bytes == 0)
-            continue;
-        progress.done_bytes += (double)one->done_bytes;
-        progress.total_bytes += (double)one->total_bytes;
-        if (isnan(progress.remaining_s) || !one->has_remaining)
-            progress.remaining_s = (double)NAN;
-        else
-            progress.remaining_s = fmax(progress.remaining_s, remaining_s(one));
-    }
-    return progress;
-}
-
-static void print_progress(const struct embtier_compaction_list *list)
-{
-    const struct progress progress = progress_of(list);
-    struct number_text done, total, left;
-
-    if (progress.total_bytes == 0)
-        return;
-    printf("compacting: %s of %s read (%.0f %%)", number_bytes(&done, progress.done_bytes),
-           number_bytes(&total, progress.total_bytes),
-           100 * progress.done_bytes / progress.total_bytes);
-    if (isnan(progress.remaining_s))
-        puts(", time left not known yet");
-    else
-        printf(", about %s left\n", number_duration(&left, progress.remaining_s));
-}
-
 /* ---- JSON ---- */
 
 static json_t *database_to_json(const struct embtier_compaction_database *database)
 {
+    const struct work_progress progress = compaction_progress_of(database);
+
     return json_pack(
         "{s:s, s:s, s:s, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "path", database->path, "state",
         database->state, "why", database->why, "urgent", database->is_urgent, "level0_files",
@@ -74,13 +28,13 @@ static json_t *database_to_json(const struct embtier_compaction_database *databa
         "running", cli_json_u64(database->running), "done_bytes",
         cli_json_u64(database->done_bytes), "total_bytes", cli_json_u64(database->total_bytes),
         "elapsed_s", cli_json_number((double)database->elapsed_ms / 1000), "remaining_s",
-        cli_json_number(remaining_s(database)));
+        cli_json_number(work_progress_remaining_s(&progress)));
 }
 
 static json_t *to_json(const struct embtier_compaction_list *list)
 {
     const struct embtier_compaction *const facts = embtier_compaction_facts(list);
-    const struct progress progress = progress_of(list);
+    const struct work_progress progress = compaction_progress_sum(list);
     json_t *const databases = json_array();
 
     for (size_t i = 0; databases && i < embtier_compaction_list_count(list); i++) {
@@ -91,17 +45,13 @@ static json_t *to_json(const struct embtier_compaction_list *list)
         }
     }
     return json_pack(
-        "{s:I, s:b, s:b, s:b, s:b, s:I, s:s, s:{s:o, s:o, s:s, s:s}, s:{s:o, s:o, "
-        "s:o}, s:o}",
-        "parallel", (json_int_t)facts->parallel, "paused", facts->is_put_off, "lanes_wait",
-        facts->is_busy, "no_space", facts->lacks_space, "in_hours", facts->is_in_hours,
-        "minutes_to_hours", (json_int_t)facts->minutes_to_hours, "hours", facts->hours, "limit",
-        "bytes_per_second", cli_json_u64(facts->limit_bytes), "bytes_per_second_now",
+        "{s:I, s:b, s:b, s:b, s:b, s:I, s:s, s:{s:o, s:o, s:s, s:s}, s:o, s:o}", "parallel",
+        (json_int_t)facts->parallel, "paused", facts->is_put_off, "lanes_wait", facts->is_busy,
+        "no_space", facts->lacks_space, "in_hours", facts->is_in_hours, "minutes_to_hours",
+        (json_int_t)facts->minutes_to_hours, "hours", facts->hours, "limit", "bytes_per_second",
+        cli_json_u64(facts->limit_bytes), "bytes_per_second_now",
         cli_json_u64(facts->limit_now_bytes), "state", facts->limit_state, "why", facts->limit_why,
-        "progress", "done_bytes", cli_json_number(progress.done_bytes), "total_bytes",
-        cli_json_number(progress.total_bytes), "remaining_s",
-        progress.total_bytes > 0 ? cli_json_number(progress.remaining_s) : json_null(), "databases",
-        databases);
+        "progress", figures_json_progress(&progress), "databases", databases);
 }
 
 /* ---- Text ---- */
@@ -140,16 +90,18 @@ static void print_limit(const struct embtier_compaction *facts)
 static bool add_progress(struct text_table *text,
                          const struct embtier_compaction_database *database)
 {
-    const bool is_known = database->total_bytes > 0;
+    const struct work_progress progress = compaction_progress_of(database);
     struct number_text done, total, left;
 
-    return (is_known ? text_table_add(text, "%s of %s",
-                                      number_bytes(&done, (double)database->done_bytes),
-                                      number_bytes(&total, (double)database->total_bytes))
-                     : text_table_add(text, "-")) &&
+    return (progress.total_bytes > 0
+                ? text_table_add(text, "%s of %s",
+                                 number_bytes(&done, (double)database->done_bytes),
+                                 number_bytes(&total, (double)database->total_bytes))
+                : text_table_add(text, "-")) &&
            text_table_add(text, "%s",
-                          database->has_remaining ? number_duration(&left, remaining_s(database))
-                                                  : "-");
+                          progress.has_remaining
+                              ? number_duration(&left, work_progress_remaining_s(&progress))
+                              : "-");
 }
 
 static bool add_database(struct text_table *text,
@@ -186,7 +138,7 @@ static int print_list(const struct embtier_compaction_list *list, bool all)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     print_facts(embtier_compaction_facts(list));
     print_limit(embtier_compaction_facts(list));
-    print_progress(list);
+    compaction_progress_print(list, stdout);
     if (shown > 0)
         text_table_print(text, 0, stdout);
     if (shown < count)

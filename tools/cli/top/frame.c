@@ -4,7 +4,9 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "base/json/figures_json.h"
 #include "base/text/text_escape.h"
+#include "tools/cli/compaction/progress.h"
 #include "tools/cli/json_values.h"
 #include "tools/cli/status/shown.h"
 
@@ -90,6 +92,8 @@ void frame_print_head(const struct frame *frame, FILE *out)
         text_print(out, "%s\n", overview->warnings[0].why.text);
     }
     print_rates(frame, out);
+    if (frame->rates.now->compactions)
+        compaction_progress_print(frame->rates.now->compactions, out);
 }
 
 static json_t *warnings_to_json(const struct overview *overview)
@@ -105,14 +109,26 @@ static json_t *warnings_to_json(const struct overview *overview)
     return array;
 }
 
+/* An older server tells of none. */
+static json_t *compaction_to_json(const struct frame *frame)
+{
+    struct work_progress progress;
+
+    if (!frame->rates.now->compactions)
+        return json_null();
+    progress = compaction_progress_sum(frame->rates.now->compactions);
+    return figures_json_progress(&progress);
+}
+
 json_t *frame_to_json(const struct frame *frame, size_t panel)
 {
     json_t *object =
-        json_pack("{s:s, s:o, s:o, s:o, s:o}", "health", health_word(frame->overview.health),
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "health", health_word(frame->overview.health),
                   "warnings", warnings_to_json(&frame->overview), "uptime_ms",
                   cli_json_u64(embtier_status_uptime_ms(frame->rates.now->reading.status)),
                   "interval_s", cli_json_number(frame->rates.metric_seconds), "requests_per_s",
-                  cli_json_number(rates_metric(&frame->rates, "requests", "")));
+                  cli_json_number(rates_metric(&frame->rates, "requests", "")), "compaction",
+                  compaction_to_json(frame));
 
     for (size_t i = 0; object && i < PANEL_COUNT; i++) {
         if (panel != PANEL_COUNT && i != panel)

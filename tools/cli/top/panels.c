@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/cli/compaction/progress.h"
 #include "tools/cli/status/figures.h"
 #include "tools/cli/status/session_text.h"
 #include "tools/cli/top/latencies.h"
@@ -168,13 +169,16 @@ static void fill_ssd(struct grid *grid, const struct overview *overview, const s
 
 /* ---- Shards ---- */
 
+/* The first six fit a screen of 80 characters. */
 static const struct grid_column shard_columns[] = {
     { "DATABASE", "path", GRID_TEXT },
     { "BEHIND", "pending_bytes", GRID_BYTES },
-    { "NEW FILES", "level0_files", GRID_COUNT },
-    { "RUNNING", "running", GRID_COUNT },
+    { "READ", "read_share", GRID_SHARE },
+    { "LEFT", "remaining_s", GRID_SECONDS },
     { "STATE", "state", GRID_TEXT },
     { "URGENT", "urgent", GRID_TEXT },
+    { "NEW FILES", "level0_files", GRID_COUNT },
+    { "RUNNING", "running", GRID_COUNT },
 };
 
 static void fill_shards(struct grid *grid, const struct overview *overview,
@@ -185,13 +189,16 @@ static void fill_shards(struct grid *grid, const struct overview *overview,
     (void)overview;
     for (size_t i = 0; list && i < embtier_compaction_list_count(list); i++) {
         const struct embtier_compaction_database *const one = embtier_compaction_list_at(list, i);
+        const struct work_progress progress = compaction_progress_of(one);
 
         grid_add_text(grid, one->path);
         grid_add(grid, (double)one->pending_bytes);
-        grid_add(grid, one->level0_files);
-        grid_add(grid, (double)one->running);
+        grid_add(grid, work_progress_share(&progress));
+        grid_add(grid, work_progress_remaining_s(&progress));
         grid_add_text(grid, one->state);
         grid_add_text(grid, one->is_urgent ? "yes" : "no");
+        grid_add(grid, one->level0_files);
+        grid_add(grid, (double)one->running);
     }
 }
 

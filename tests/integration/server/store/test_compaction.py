@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from daemons import Daemon
+from daemons import EMBTIERD, Daemon
 from stores import run_cli
 
 ROWS, DIM = 512, 256
@@ -247,6 +248,46 @@ def test_a_compaction_that_runs_tells_how_far_it_is(daemon: Daemon, reader):
     while status(daemon)["progress"]["total_bytes"] > 0:
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def read_status_json(daemon: Daemon) -> dict:
+    address = next(line["address"] for line in reversed(daemon.logged("listening")) if line["address"].startswith("http://"))
+    with urllib.request.urlopen(f"{address}/status.json", timeout=LIMIT_S) as answer:
+        return json.load(answer)
+
+
+def read_top(daemon: Daemon) -> dict:
+    return json.loads(run_cli(daemon, "-o", "json", "top", "--batch", "-n", "1", "--panel", "shards").stdout)
+
+
+def await_progress(look: Callable[[], dict]) -> dict:
+    until = time.monotonic() + LIMIT_S
+    while not 0 < (now := look())["compaction"]["done_bytes"] < now["compaction"]["total_bytes"]:
+        assert time.monotonic() < until, now
+    return now
+
+
+@pytest.mark.skipif(b"this embtierd was built without HTTP" in EMBTIERD.read_bytes(), reason="built without HTTP")
+def test_the_page_and_top_tell_how_far_compactions_are(daemon: Daemon, reader):
+    daemon.configure({"http": {"listen": "127.0.0.1:0"}})  # in force when shards pile up
+    pile_up(daemon)
+    idle = {"done_bytes": 0, "total_bytes": 0, "remaining_s": None}
+    assert status(daemon)["progress"] == read_status_json(daemon)["compaction"] == read_top(daemon)["compaction"] == idle
+    assert all(row["read_share"] is row["remaining_s"] is None for row in read_top(daemon)["shards"])
+    reader()
+    embtier(daemon, "resume")
+    now = await_progress(lambda: read_status_json(daemon))
+    (one,) = (database for database in now["databases"] if database["total_bytes"] > 0)
+    assert {name: one[name] for name in idle} == now["compaction"]
+    assert one["remaining_s"] == pytest.approx(one["elapsed_s"] * (one["total_bytes"] / one["done_bytes"] - 1), abs=0.01)
+    frame = await_progress(lambda: read_top(daemon))
+    (row,) = (row for row in frame["shards"] if row["read_share"] is not None)
+    assert row["read_share"] == pytest.approx(frame["compaction"]["done_bytes"] / frame["compaction"]["total_bytes"])
+    assert row["remaining_s"] == frame["compaction"]["remaining_s"] and row["state"] == "runs"
+    until = time.monotonic() + LIMIT_S
+    while "\ncompacting: " not in (text := run_cli(daemon, "top", "--batch", "-n", "1", "--panel", "shards").stdout):
+        assert time.monotonic() < until, text
+    assert " read (" in text and " LEFT " in text
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -121,6 +121,12 @@ def test_tables_are_sorted_reversed_and_scrolled(daemon, screen):
     one.wait(lambda lines: "by BYTES" in one.text)
 
 
+def test_a_narrow_screen_shows_how_far_compactions_are(screen):
+    one = screen("--panel", "shards", columns=80)
+    lines = one.wait(lambda lines: any("shard-0000" in line or "..." in line for line in panel_of(lines)[1:]))
+    assert re.split(r" {2,}", panel_of(lines)[0])[:6] == ["DATABASE", "BEHIND", "READ", "LEFT", "STATE", "URGENT"]
+
+
 def test_a_new_size_is_used_at_once_and_a_tiny_one_is_refused(screen):
     one = screen()
     one.wait(with_title("OPERATION"))
