@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import functools
 import os
 import resource
@@ -13,6 +14,7 @@ import socket
 import ssl
 import struct
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,8 +37,24 @@ GROWTH_BYTES = FREED_BYTES + 24 * MIB  # of the allocator, and of RocksDB in the
 ENGINES = {"io_uring": "auto", "epoll": "off"}
 
 
+# A host and a port, or the path of a Unix stream.
+Address = tuple[str, int] | str
+
+
 def over_tcp(address: tuple[str, int]) -> socket.socket:
     return socket.create_connection(address, LIMIT_S)
+
+
+def over_unix(path: str) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(path)  # waits for a place in the queue; with a timeout, a full queue would be an error
+    made.settimeout(LIMIT_S)
+    return made
+
+
+def bare(address: Address) -> socket.socket:
+    """A connection without TLS, also to a door that wants it."""
+    return over_unix(address) if isinstance(address, str) else over_tcp(address)
 
 
 @functools.cache
@@ -60,7 +78,9 @@ def client_hello(address: tuple[str, int]) -> bytes:
 
 
 # Each makes a connection that a Client can use, and to which RST and shutdown() apply. Programs that a test starts name one.
-KINDS: dict[str, Callable[[tuple[str, int]], socket.socket]] = {"tcp": over_tcp, "tls": over_tls}
+KINDS: dict[str, Callable[[Address], socket.socket]] = {"tcp": over_tcp, "tls": over_tls, "unix": over_unix}
+UNIX = "unix+rpc:"
+NETWORK = ["tcp", "tls"]  # clients of which the server learns the user by their hello alone
 CA = "EMBTIER_TEST_CA"  # the file of the authority that signed the server's certificate
 
 
@@ -160,12 +180,17 @@ class Door:
     def __init__(self, daemon: Daemon, kind: str, makes_table: bool = True) -> None:
         self.daemon = daemon
         self._connect = KINDS[kind]
-        *_, listening = (line["address"] for line in daemon.logged("listening") if line["address"].startswith(f"{kind}://"))
-        host, _, port = listening.removeprefix(f"{kind}://").rpartition(":")
+        scheme = UNIX if kind == "unix" else f"{kind}://"
+        *_, listening = (line["address"] for line in daemon.logged("listening") if line["address"].startswith(scheme))
         self.url = listening + (f"?ca={os.environ[CA]}" if kind == "tls" else "")
-        self.kind, self.address = kind, (host, int(port))
+        self.kind = kind
+        self.address = self._address(listening.removeprefix(scheme))
         if makes_table:
             self._make_table()
+
+    def _address(self, said: str) -> Address:
+        host, _, port = said.rpartition(":")
+        return said if self.kind == "unix" else (host, int(port))
 
     def _make_table(self) -> None:
         with self.daemon.connect() as server:
@@ -241,6 +266,8 @@ class Door:
 
     def queued_bytes(self, stream: socket.socket) -> tuple[int, int]:
         """Bytes of that connection in the system's queues on the server's side: to be sent, and to be read by the server."""
+        if self.kind == "unix":
+            return tuple(struct.unpack("i", fcntl.ioctl(stream, name, bytes(4)))[0] for name in (termios.FIONREAD, termios.TIOCOUTQ))
         ours, theirs = (f"0100007F:{port:04X}" for port in (stream.getsockname()[1], self.address[1]))
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, local, remote, _, queues, *_ = line.split()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States in which a client over a network may die. Each function of STATES brings a new connection there and returns what must
-live as long as the client. As a program it forks clients that kill themselves there: STATE KIND HOST PORT TIMES."""
+live as long as the client. As a program it forks clients that kill themselves there: STATE KIND TIMES PATH, or
+HOST and PORT."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from control_requests import ADAM, request
-from doors import DIM, KINDS, MIB, TABLE, await_bytes, client_hello, open_table, over_tcp, rows_request
+from doors import DIM, KINDS, MIB, TABLE, Address, await_bytes, bare, client_hello, open_table, rows_request
 from plain_client import CALL, DONE, ERROR, GET, HELLO_REPLY, POOL, READ, SET, SUBMIT, WRITE, Client, fields_of, frame, message
 from plain_client import HELLO as HELLO_FIELD
 
@@ -30,7 +31,7 @@ class Connect:
     """Makes connections to a server."""
 
     kind: str
-    address: tuple[str, int]
+    address: Address
 
     def __call__(self) -> socket.socket:
         return KINDS[self.kind](self.address)
@@ -70,7 +71,7 @@ def raw(connect: Connect, sent: bytes = b"") -> Client:
 
 def half_a_handshake(connect: Connect) -> Client:
     """With TLS, the server has sent its certificate."""
-    client = Client(over_tcp(connect.address))
+    client = Client(bare(connect.address))
     if connect.kind == "tls":
         client.send(client_hello(connect.address))
         await_bytes(client.socket)
@@ -249,12 +250,13 @@ STATES: dict[str, Callable[[Connect], Client]] = {
 }
 
 
-def main(state: str, kind: str, host: str, port: str, times: str) -> None:
+def main(state: str, kind: str, times: str, at: str, port: str | None = None) -> None:
+    connect = Connect(kind, at if port is None else (at, int(port)))
     for _ in range(int(times)):
         child = os.fork()
         if child == 0:
             try:
-                held = STATES[state](Connect(kind, (host, int(port))))
+                held = STATES[state](connect)
                 os.kill(os.getpid(), signal.SIGKILL)
                 del held
             finally:

@@ -9,11 +9,12 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from doors import DIM, LIMIT_S, MIB, TABLE, Door, open_table, reset, wait_until
+from doors import DIM, LIMIT_S, MIB, NETWORK, TABLE, UNIX, Door, bare, open_table, reset, wait_until
 from plain_client import CALL, HELLO, HELLO_REPLY, SUBMIT, TABLE_INFO, TABLE_OPEN, Client, fields_of, frame, message
 
 import embtier
@@ -29,10 +30,15 @@ LATE = "late" * 25  # more than a head of a frame and of a record
 class Relay:
     """Stands between a client and a server. It may keep the client's bytes, and pass them on when the client has long gone."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._address = address
+    def __init__(self, door: Door) -> None:
+        if door.kind == "unix":
+            self._listener, self.at = socket.socket(socket.AF_UNIX), f"{door.address}.{time.monotonic_ns()}"
+            self._listener.bind(self.at)
+            self._listener.listen()
+        else:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.at = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._address = door.address
         self._stop, self._holds = threading.Event(), False
         self.held = b""
         self._thread = threading.Thread(target=self._run)
@@ -41,7 +47,7 @@ class Relay:
     def _run(self) -> None:
         self.client, _ = self._listener.accept()
         self._listener.close()
-        self.server = socket.create_connection(self._address, LIMIT_S)
+        self.server = bare(self._address)
         while not self._stop.is_set():
             for ready in select.select([self.client, self.server], [], [], 0.05)[0]:
                 data = ready.recv(65536)
@@ -78,14 +84,15 @@ class Relay:
 
 @pytest.fixture
 def relay(door: Door) -> Iterator[Relay]:
-    with contextlib.closing(Relay(door.address)) as made:
+    with contextlib.closing(Relay(door)) as made:
         yield made
 
 
 def past(relay: Relay, door: Door) -> str:
     """The addresses of a client that goes through the relay, and past it once that is cut."""
     scheme, _, query = door.url.partition("?")
-    return f"{scheme.replace(str(door.address[1]), str(relay.port))}{'?' + query if query else ''},{door.url}"
+    through = scheme[: scheme.index("://") + 3] if "://" in scheme else UNIX
+    return f"{through}{relay.at}{'?' + query if query else ''},{door.url}"
 
 
 # ---- A trainer ----
@@ -203,6 +210,7 @@ def test_half_a_push_is_given_up_when_its_client_comes_back(door: Door):
 NARROW = {"max_total_arena_bytes": "64MiB", "max_user_arena_bytes": "64MiB"}
 
 
+@pytest.mark.parametrize("kind", NETWORK, indirect=True)  # a Unix stream tells at once that its client has gone
 @pytest.mark.parametrize("limits, arena_bytes", [({"max_user_sessions": 4}, 0), ({"max_user_sessions": 4}, MIB), (NARROW, 40 * MIB)])
 def test_a_user_that_has_all_it_may_can_come_back(make_door: Callable[..., Door], limits: dict, arena_bytes: int):
     """The new session finds the room of the old one."""

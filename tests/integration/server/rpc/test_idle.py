@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from daemons import SANITIZED
-from doors import FREED_BYTES, LIMIT_S, MIB, Door, raise_descriptor_limit, wait_until
+from doors import FREED_BYTES, LIMIT_S, MIB, NETWORK, Door, raise_descriptor_limit, wait_until
 from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
 
 import embtier
@@ -20,7 +20,7 @@ IDLE = 2_000 if SANITIZED else 10_000
 FEWEST = 1_500  # with fewer, the test says nothing about very many
 DESCRIPTORS_EACH = 11  # of a session over a network (config_descriptors.c)
 OTHER_DESCRIPTORS = 3000
-BYTES_EACH = {"tcp": 24 << 10, "tls": 64 << 10}  # of the server's own memory; without sanitizers
+BYTES_EACH = {"tcp": 24 << 10, "tls": 64 << 10, "unix": 24 << 10}  # of the server's own memory; without sanitizers
 BUSY = embtier.errors.code_of("BUSY")
 
 
@@ -106,6 +106,7 @@ def test_a_client_beyond_the_limit_is_told_and_may_come_when_others_have_gone(ma
     door.daemon.stop()
 
 
+@pytest.mark.parametrize("kind", NETWORK, indirect=True)
 def test_one_user_who_holds_all_that_it_may_leaves_room_for_others(make_door):
     """All clients over plain TCP are one user. Those of a local user still find room."""
     door = make_door({"max_sessions": 32, "max_user_sessions": None})

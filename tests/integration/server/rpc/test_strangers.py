@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections whose clients say no hello have places of their own. However many there are, others connect and work."""
+"""Connections whose clients say no hello have places of their own. However many there are, others connect and work. Those of a Unix
+stream have places of their user instead."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from doors import LIMIT_S, MIB, Door, client_hello, over_tcp, wait_until
+from doors import LIMIT_S, MIB, NETWORK, Door, client_hello, over_tcp, wait_until
 from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
 
 SESSIONS = 8
@@ -59,6 +60,11 @@ STRANGERS: dict[str, Callable[[Door], socket.socket]] = {
     "with half a hello": with_half_a_hello,
     "refused": refused,
 }
+
+
+@pytest.fixture(scope="module", params=NETWORK)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture
