@@ -142,7 +142,8 @@ def closed(daemon: Daemon, make: Callable[[embtier.Server], None]) -> Stored:
         daemon.stop()
     finally:
         daemon.end()
-    return Stored(daemon.folder, daemon.config | {"socket": {}}, rows)
+    changes = {section: values for section, values in daemon.config.items() if section not in ("socket", "rpc")}
+    return Stored(daemon.folder, changes | {"socket": {}}, rows)
 
 
 @pytest.fixture(scope="module")

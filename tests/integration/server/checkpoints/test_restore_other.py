@@ -122,7 +122,7 @@ def test_tables_stay_their_makers_in_another_store(make_daemon):
     first, second = make_daemon({"socket": {"mode": "0666"}}), make_daemon()
     Path(first.path).parent.chmod(0o755)
     first.start()
-    subprocess.run([sys.executable, "-c", _AS_NOBODY, HELPERS, first.socket], check=True)
+    subprocess.run([sys.executable, "-c", _AS_NOBODY, HELPERS, first.path], check=True)
     with first.connect() as server:
         server.create_table("ours", 4)
         server.checkpoint()
