@@ -114,7 +114,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embti
 
 /* Starts a request and returns. Slots are used in turn. BUSY: embtier_poll() or embtier_wait() has
  * not returned this batch's last result, or the request submitted max_in_flight requests ago is
- * still in flight. Later ones may be done. */
+ * still in flight. Later ones may be done. Over RPC, bytes that the system does not take at once
+ * leave with the next embtier_poll() or embtier_wait() of the batch. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
                                                                   enum embtier_op op);
 /* Starts a push, as embtier_submit() does. Options are copied. */

@@ -355,7 +355,8 @@ class Batch:
             connection.check(code)
 
     def poll(self) -> bool:
-        """True once the request is done, False while it is in flight. Raises the request's error. Never waits."""
+        """True once the request is done, False while it is in flight. Raises the request's error. Never waits. Over a network, also
+        sends what the system did not take of the request before."""
         with self._connection:
             return self._result(lib.embtier_poll(self._pointer()))
 
