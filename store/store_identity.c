@@ -364,7 +364,8 @@ static enum embtier_err directories_check(const struct store_identity *identity,
         first = first ? first : directory;
         if (directory->record.state == STATE_READY)
             ready = directory;
-        TRY(record_check(directory, first, config, identity->members.generation > 0, msg));
+        TRY(record_check(directory, first, config,
+                         identity->members.generation > 0 || identity->is_other, msg));
         for (uint32_t j = 0; j < i; j++)
             if (identity->directories[j].record.state != STATE_ABSENT &&
                 identity->directories[j].record.directory_index ==
@@ -556,6 +557,7 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
     const struct directory *first = NULL;
 
     TRY(identity_new(config, &identity, msg));
+    identity->is_other = is_other;
     TRY(directories_look(identity, config, msg));
     for (uint32_t i = 0; i < identity->directory_count; i++)
         TRY(directory_open(&identity->directories[i], is_other, msg));
@@ -590,14 +592,34 @@ enum embtier_err store_identity_open(const struct config *config,
     return identity_open(config, false, ret_identity, msg);
 }
 
+/* Without a list the record of the checkpoint says which directories it needs: the directories may
+ * be a copy made of those alone. The first one has the records. */
+static enum embtier_err others_check_count(char *const *directories, uint32_t count, bool has_first,
+                                           struct err_msg *msg)
+{
+    _cleanup_(members_clear) struct members members = { 0 };
+
+    TRY(members_find(directories, count, &members, msg));
+    if (members.generation > 0 && members_count(&members) != count)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "--restore-from: the store of %s has %u data directories, and %u %s named: "
+                       "name all of them",
+                       directories[0], members_count(&members), count, count == 1 ? "is" : "are");
+    if (!has_first)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "--restore-from: the first data directory of the store of %s is not named, "
+                       "which lists the files of checkpoints: name it too",
+                       directories[0]);
+    return EMBTIER_OK;
+}
+
 /* Checks the directories of the option, so that its faults are not reported as those of a
  * configuration. */
 static enum embtier_err others_check(char *const *directories, uint32_t count,
                                      uint32_t *ret_shards_per_directory, struct err_msg *msg)
 {
-    _cleanup_(members_clear) struct members members = { 0 };
     struct record first = { 0 };
-    uint32_t all;
+    bool has_first = false;
 
     for (uint32_t i = 0; i < count; i++) {
         struct record record = { 0 };
@@ -617,14 +639,9 @@ static enum embtier_err others_check(char *const *directories, uint32_t count,
             return err_set(msg, EMBTIER_MISMATCH,
                            "--restore-from: %s and %s belong to different stores", directories[0],
                            directories[i]);
+        has_first = has_first || record.directory_index == 0;
     }
-    TRY(members_find(directories, count, &members, msg));
-    all = members.generation > 0 ? members_count(&members) : first.directory_count;
-    if (all != count)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "--restore-from: the store of %s has %u data directories, and %u %s named: "
-                       "name all of them",
-                       directories[0], all, count, count == 1 ? "is" : "are");
+    TRY(others_check_count(directories, count, has_first, msg));
     *ret_shards_per_directory = first.shards_per_directory;
     return EMBTIER_OK;
 }
@@ -691,6 +708,11 @@ bool store_identity_has(const struct store_identity *identity, uint32_t number)
     return number < store_identity_directory_count(identity) &&
            identity->directories[number].path &&
            !atomic_load(&identity->directories[number].has_left);
+}
+
+bool store_identity_is_other(const struct store_identity *identity)
+{
+    return identity->is_other;
 }
 
 uint32_t store_identity_made_count(const struct store_identity *identity)

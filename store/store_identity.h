@@ -35,8 +35,10 @@ MUST_CHECK enum embtier_err store_identity_look(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
 /* Opens the directories of another server's store that no server has open: locks them, changes
- * nothing else. @directories: all of them, in any order, as --restore-from has them. Refuses as
- * store_open() says. NOT_FOUND: one is no data directory. INVALID: one is named twice. */
+ * nothing else. @directories: all of them, in any order, as --restore-from has them. Of a copy
+ * without the list those are enough in which the checkpoint has files; checkpoint_read() refuses
+ * others. Refuses as store_open() says. NOT_FOUND: one is no data directory. INVALID: one is named
+ * twice. */
 MUST_CHECK enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
                                                       struct store_identity **ret_identity,
                                                       uint32_t *ret_shards_per_directory,
@@ -55,6 +57,8 @@ MUST_CHECK enum embtier_err store_identity_commit(struct store_identity *identit
 uint32_t store_identity_directory_count(const struct store_identity *identity);
 /* True if there is a directory in this place. */
 bool store_identity_has(const struct store_identity *identity, uint32_t index);
+/* True if another server's store was opened. */
+bool store_identity_is_other(const struct store_identity *identity);
 /* Returns how many directories the store was made with. */
 uint32_t store_identity_made_count(const struct store_identity *identity);
 /* @index: the place in the store, which has a directory, or had one since the start; borrowed. */

@@ -223,22 +223,35 @@ enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t 
     return EMBTIER_OK;
 }
 
-/* Finds the places of the databases. False if the store has no such data directories. */
-static bool places_fit(const struct checkpoint_shelf *shelf, struct checkpoint_record *record)
+/* Finds the places of the databases. MISMATCH: the store has no such data directories. */
+static enum embtier_err find_places(const struct checkpoint_shelf *shelf,
+                                    struct checkpoint_record *record, const char *folder,
+                                    struct err_msg *msg)
 {
-    const uint32_t made = store_identity_made_count(shelf->identity);
-
-    if (!record->map && record->shard_count != made * shelf->shards_per_directory)
-        return false;
     for (uint32_t i = 0; i < record->database_count; i++) {
         struct checkpoint_database *const database = &record->databases[i];
 
         if (!record->map)
             database->place = database->shard / shelf->shards_per_directory;
-        if (!store_identity_has(shelf->identity, database->place))
-            return false;
+        if (store_identity_has(shelf->identity, database->place))
+            continue;
+        if (store_identity_is_other(shelf->identity))
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "--restore-from: %s has files in data directory %" PRIu32
+                           " of its store, which is not named: name all that have files of this "
+                           "checkpoint",
+                           folder, database->place);
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s: has files in a data directory that was removed from the store", folder);
     }
-    return true;
+    return EMBTIER_OK;
+}
+
+/* Shards lie in the directories that the store was made with, unless there is a map. */
+static bool shards_fit(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record)
+{
+    return record->map || record->shard_count == store_identity_made_count(shelf->identity) *
+                                                     shelf->shards_per_directory;
 }
 
 enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
@@ -264,13 +277,11 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
     TRY(checkpoint_record_read(folder, &record, msg));
     if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
         return err_set(msg, EMBTIER_MISMATCH, "%s: belongs to another store", folder);
-    if (record->info.id == id && !places_fit(shelf, record) && record->map)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "%s: has files in a data directory that was removed from the store", folder);
-    if (record->info.id != id || !places_fit(shelf, record))
+    if (record->info.id != id || !shards_fit(shelf, record))
         return err_set(msg, EMBTIER_MISMATCH,
                        "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shard%s", folder,
                        record->info.id, record->shard_count, PLURAL(record->shard_count));
+    TRY(find_places(shelf, record, folder, msg));
     *ret_record = TAKE(record);
     return EMBTIER_OK;
 }

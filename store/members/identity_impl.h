@@ -44,6 +44,7 @@ struct store_identity {
     struct directory joining; /* its path is NULL: none */
     bool joining_was_made;    /* with the directory itself */
     bool is_unknown;          /* the next start may find another list than @members */
+    bool is_other;            /* another server's; a copy has those that its checkpoint needs */
 };
 
 /* Returns state ABSENT if there is no such file. */

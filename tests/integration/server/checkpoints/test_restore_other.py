@@ -148,8 +148,14 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     third.start()
     third.stop()
     others = third.config["data"]["directories"][0]
-    short = f"--restore-from: the store of {first} has 2 data directories, and 1 is named: name all of them"
-    assert why(first) == short
+    assert why(first) == (
+        f"--restore-from: {first}/checkpoints/000001 has files in data directory 1 of its store, which is not named: "
+        "name all that have files of this checkpoint"
+    )
+    assert why(second) == (
+        f"--restore-from: the first data directory of the store of {second} is not named, which lists the files of "
+        "checkpoints: name it too"
+    )
     assert why(f"{first},{second}/../disk-0") == (
         f"--restore-from: {first} and {second}/../disk-0 are the same directory"
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -16,7 +18,9 @@ import pytest
 from control_requests import KINDS
 from daemons import Daemon
 from raw_client import RawClient, field
-from stores import MOVE_LIMIT_S, run_cli, was_busy
+from stores import CLI, MOVE_LIMIT_S, run_cli, was_busy
+
+TREE = Path(__file__).resolve().parents[4]
 
 ROWS, DIM, SHARDS = 3000, 16, 4
 IDS = np.arange(ROWS)
@@ -305,3 +309,75 @@ def test_a_store_is_made_of_one_whose_directories_changed(daemon: Daemon, make_d
     other = make_daemon()
     other.start("--restore-from", f"{daemon.folder}/rows,{daemon.folder}/more")
     check_rows(other, 0)
+
+
+def back_up(daemon: Daemon, backup: Path) -> list[str]:
+    """Runs the recipe of docs/operations.md for the directories that are in force, and returns the copies."""
+    recipe = (TREE / "docs/operations.md").read_text().split("## Backups")[1].split("```sh\n")[1].split("```")[0]
+    directories = paths(data(daemon, "list"))
+    lines = recipe.splitlines()
+    create = next(i for i, line in enumerate(lines) if line.startswith("embtier checkpoint create"))
+    delete = next(i for i, line in enumerate(lines) if line.startswith("embtier checkpoint delete"))
+    made = run_cli(daemon, "-o", "json", "checkpoint", "create", limit_s=MOVE_LIMIT_S)
+    assert made.returncode == 0, made.stderr
+    id = json.loads(made.stdout)["id"]
+    program = " ".join(map(shlex.quote, (str(CLI), "-s", daemon.socket)))
+    script = "\n".join(["set -eu", f'embtier() {{ {program} "$@"; }}', *lines[create + 1 : delete]])
+    for word, by in (("/mnt/nvme0/embtier /mnt/nvme1/embtier", shlex.join(directories)), ("/backup/new", str(backup)),
+                     ("000017", f"{id:06d}"), ("17", str(id))):
+        assert word in script, script
+        script = script.replace(word, by)
+    subprocess.run(["bash", "-c", script], check=True, capture_output=True, timeout=MOVE_LIMIT_S)
+    return [f"{backup}{directory}" for directory in directories]
+
+
+def check_copy(make_daemon, copies: list[str], version: int) -> None:
+    other = make_daemon()
+    other.start("--restore-from", ",".join(reversed(copies)))
+    check_rows(other, version)
+    other.stop()
+
+
+def test_the_documented_backup_can_be_restored_after_directories_changed(daemon: Daemon, make_daemon, tmp_path: Path):
+    second = f"{daemon.folder}/more"
+    data(daemon, "add", second)
+    two = back_up(daemon, tmp_path / "two")
+    assert len(two) == 2 and all(sorted(os.listdir(copy)) == ["checkpoints", "embtier.json"] for copy in two)
+    check_copy(make_daemon, two, 0)
+    other = make_daemon()
+    assert "has files in data directory 1 of its store, which is not named" in other.fail_to_start("--restore-from", two[0])
+    assert "the first data directory of the store" in other.fail_to_start("--restore-from", two[1])
+    write(daemon, 1)
+    data(daemon, "remove", second, "--delete-checkpoints")
+    one = back_up(daemon, tmp_path / "one")
+    assert len(one) == 1
+    check_copy(make_daemon, one, 1)
+
+
+def test_a_backup_from_before_an_addition_needs_the_old_directories_only(daemon: Daemon, make_daemon, tmp_path: Path):
+    """So it does if its copy was made after the addition, with the new directory's embtier.json."""
+    second = f"{daemon.folder}/more"
+    with daemon.connect() as server:
+        id = server.checkpoint().id
+    write(daemon, 1)
+    data(daemon, "add", second)
+    copies = [tmp_path / "first", tmp_path / "second"]
+    for copy, directory in zip(copies, (f"{daemon.folder}/rows", second), strict=True):
+        copy.mkdir()
+        shutil.copy(f"{directory}/embtier.json", copy)
+    shutil.copytree(f"{daemon.folder}/rows/checkpoints/{id:06d}", copies[0] / f"checkpoints/{id:06d}")
+    check_copy(make_daemon, [str(copies[0])], 0)
+    check_copy(make_daemon, [str(copy) for copy in copies], 0)
+
+
+def test_a_copy_after_the_removal_of_a_directory_that_the_store_was_made_with(make_daemon, tmp_path: Path):
+    daemon = make_daemon()
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    os.mkdir(second)
+    daemon.configure({"data": {"directories": [first, second], "shards_per_directory": 2}})
+    daemon.start()
+    with daemon.connect() as server:
+        for mode in MODES:
+            server.create_table(mode, DIM, durability=mode).set(IDS, rows_of(0))
+    data(daemon, "remove", second)
+    check_copy(make_daemon, back_up(daemon, tmp_path / "one"), 0)
