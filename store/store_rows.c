@@ -181,9 +181,9 @@ void store_hold(struct store *store, const char *directory, bool is_held, uint64
 {
     for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
         struct store_hold *const hold = &store->holds[d];
+        const char *const path = store_identity_directory(store->identity, d);
 
-        if (!store_identity_has(store->identity, d) ||
-            strcmp(store_identity_directory(store->identity, d), directory) != 0)
+        if (!path || strcmp(path, directory) != 0) /* one that has left is let go, too */
             continue;
         if (is_held && atomic_load_explicit(&hold->is_held, memory_order_relaxed))
             refill(hold, bytes);

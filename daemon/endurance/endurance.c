@@ -27,7 +27,7 @@
 struct device_figures {
     struct named_history *history;
     uint64_t directories;   /* bit i: data directory i lies on it, and only on it */
-    uint64_t parts;         /* bit i: at least a part of data directory i lies on it */
+    uint64_t parts;         /* the same, if only a part lies on it; not of those that have left */
     uint64_t written_bytes; /* by all, since the device's figures began */
     uint64_t server_bytes;  /* of these directories and tiers' files, since the server's start */
     uint64_t begun_bytes;   /* of them, when the device's figures began */
@@ -62,9 +62,12 @@ struct endurance {
     struct table_histories *tables;
     uint64_t tables_ms; /* when tables were sampled last; the thread's */
     char *directory;
-    struct device_set devices; /* as found at the start */
     bool may_save;             /* the file is ours, or damaged */
-    pthread_mutex_t lock;      /* guards all below but the thread's */
+    struct device_set devices; /* changed by the thread, with the lock; the next three too */
+    uint64_t tier_devices;     /* bit i: at least a part of a tier's file lies on device i */
+    char *paths[CONFIG_DIRECTORIES_MAX]; /* of data directories, with the numbers of written.h */
+    uint32_t path_count;
+    pthread_mutex_t lock; /* guards all below but the thread's */
     double max_dwpd;
     bool is_limit_new; /* so the next sample judges devices anew */
     struct device_figures figures[DEVICE_SET_MAX];
@@ -85,20 +88,46 @@ struct endurance {
 
 /* ---- Devices ---- */
 
+/* Notes what lies beneath data directory @i, which is in force. */
+static void place_directory(struct endurance *endurance, uint32_t i,
+                            const struct devices_beneath *beneath)
+{
+    if (beneath->device != NO_DEVICE)
+        endurance->figures[beneath->device].directories |= UINT64_C(1) << i;
+    for (uint32_t device = 0; device < endurance->devices.count; device++)
+        if (beneath->devices & UINT64_C(1) << device)
+            endurance->figures[device].parts |= UINT64_C(1) << i;
+}
+
+/* Adds the next data directory that is not known here. False: there is none, or no memory. */
+static bool add_directory(struct endurance *endurance, struct device_set *devices,
+                          struct devices_beneath *ret_beneath)
+{
+    char *path;
+
+    if (endurance->path_count >= written_directory_count())
+        return false;
+    path = written_directory(endurance->path_count);
+    if (!path)
+        return false;
+    *ret_beneath = device_set_add(devices, endurance->host, path);
+    endurance->paths[endurance->path_count] = path;
+    return true;
+}
+
 static void add_directories(struct endurance *endurance)
 {
-    const struct config *const config = endurance->config;
+    struct devices_beneath beneath;
 
-    for (uint32_t i = 0; i < config->data.directory_count; i++) {
-        const struct devices_beneath beneath =
-            device_set_add(&endurance->devices, endurance->host, config->data.directories[i]);
+    while (add_directory(endurance, &endurance->devices, &beneath))
+        place_directory(endurance, endurance->path_count++, &beneath);
+}
 
-        if (beneath.device != NO_DEVICE)
-            endurance->figures[beneath.device].directories |= UINT64_C(1) << i;
-        for (uint32_t device = 0; device < endurance->devices.count; device++)
-            if (beneath.devices & UINT64_C(1) << device)
-                endurance->figures[device].parts |= UINT64_C(1) << i;
-    }
+/* Without one, the device is none of the server's any more. It may be taken away. */
+static bool is_in_use(const struct endurance *endurance, uint32_t device)
+{
+    return endurance->figures[device].parts != 0 ||
+           (endurance->tier_devices & UINT64_C(1) << device) != 0;
 }
 
 /* The bytes of tiers' files are known together only. */
@@ -122,6 +151,7 @@ static void add_tiers(struct endurance *endurance)
         if (config->cache.tiers[t].kind != TIER_KIND_FILE)
             continue;
         beneath = device_set_add(&endurance->devices, endurance->host, config->cache.tiers[t].path);
+        endurance->tier_devices |= beneath.devices;
         if (beneath.is_dax || beneath.count == 0)
             continue;
         device = beneath.device;
@@ -147,7 +177,7 @@ static void read_counters(const struct endurance *endurance, struct readings *re
     *ret_readings = (struct readings){ .has_tiers = false };
     ret_readings->has_tiers =
         endurance->has_tier_files && tier_counts_read(host, &ret_readings->tiers);
-    for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
+    for (uint32_t i = 0; i < endurance->path_count; i++)
         ret_readings->directories[i] = written_below(i);
     for (uint32_t i = 0; i < endurance->devices.count; i++) {
         const struct device *const device = &endurance->devices.devices[i];
@@ -164,7 +194,7 @@ static uint64_t directories_bytes(const struct endurance *endurance,
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
+    for (uint32_t i = 0; i < endurance->path_count; i++)
         if (which & UINT64_C(1) << i)
             bytes += readings->directories[i];
     return bytes;
@@ -235,6 +265,58 @@ static void take_histories(struct endurance *endurance, const struct readings *r
         history->counter = counter;
         if (endurance->histories.max_dwpd == endurance->max_dwpd)
             resume(&endurance->figures[i], now_ms);
+    }
+}
+
+/* ---- Directories that are added and removed ---- */
+
+/* Takes over @devices, which has those of before. The histories of new ones begin; other ids may
+ * have got longer, to be told apart from theirs. */
+static void take_devices(struct endurance *endurance, struct device_set *devices, uint64_t now_ms)
+{
+    const uint32_t before = endurance->devices.count;
+    bool is_new;
+
+    device_set_tell_apart(devices, endurance->host);
+    endurance->devices = *devices;
+    for (uint32_t i = 0; i < before; i++)
+        endurance->figures[i].history->id = devices->devices[i].id;
+    for (uint32_t i = before; i < devices->count; i++)
+        endurance->figures[i].history =
+            write_histories_get(&endurance->histories, &devices->devices[i].id, now_ms, &is_new);
+}
+
+static void add_new(struct endurance *endurance, uint64_t now_ms)
+{
+    struct device_set devices = endurance->devices;
+    struct devices_beneath beneath;
+
+    while (add_directory(endurance, &devices, &beneath)) {
+        pthread_mutex_lock(&endurance->lock);
+        take_devices(endurance, &devices, now_ms);
+        place_directory(endurance, endurance->path_count++, &beneath);
+        pthread_mutex_unlock(&endurance->lock);
+    }
+}
+
+static bool is_in_force(const struct endurance *endurance, uint32_t directory)
+{
+    for (uint32_t i = 0; i < endurance->devices.count; i++)
+        if (endurance->figures[i].parts & UINT64_C(1) << directory)
+            return true;
+    return false;
+}
+
+/* Its bytes still count, so that no figure falls. */
+static void follow_removed(struct endurance *endurance)
+{
+    for (uint32_t d = 0; d < endurance->path_count; d++) {
+        if (!written_has_left(d) || !is_in_force(endurance, d))
+            continue;
+        pthread_mutex_lock(&endurance->lock);
+        for (uint32_t i = 0; i < endurance->devices.count; i++)
+            endurance->figures[i].parts &= ~(UINT64_C(1) << d);
+        pthread_mutex_unlock(&endurance->lock);
     }
 }
 
@@ -350,6 +432,14 @@ static void look_at_hold(struct endurance *endurance, uint32_t i, uint64_t bytes
     figures->is_hold_told = figures->history->is_held = figures->hold.is_held;
 }
 
+/* No limit holds for a device that the server does not use any more. */
+static void let_go(struct device_figures *figures)
+{
+    figures->hold = (struct write_hold){ .is_held = false };
+    figures->is_over = figures->is_over_told = figures->is_hold_told = false;
+    figures->history->is_over = figures->history->is_held = false;
+}
+
 /* A directory on several devices is held if one of them is, and to the least of their bytes. */
 static bool is_held(const struct endurance *endurance, uint32_t directory, uint64_t *ret_bytes)
 {
@@ -370,14 +460,13 @@ static bool is_held(const struct endurance *endurance, uint32_t directory, uint6
 
 static void hold_directories(struct endurance *endurance)
 {
-    for (uint32_t d = 0; endurance->hold && d < endurance->config->data.directory_count; d++) {
+    for (uint32_t d = 0; endurance->hold && d < endurance->path_count; d++) {
         const uint64_t bit = UINT64_C(1) << d;
         uint64_t bytes;
         const bool held = is_held(endurance, d, &bytes);
 
         if (held || endurance->held & bit)
-            endurance->hold(endurance->hold_context, endurance->config->data.directories[d], held,
-                            held ? bytes : 0);
+            endurance->hold(endurance->hold_context, endurance->paths[d], held, held ? bytes : 0);
         endurance->held = held ? endurance->held | bit : endurance->held & ~bit;
     }
 }
@@ -390,6 +479,10 @@ static void take_sample(struct endurance *endurance, const struct readings *read
         const uint64_t before = endurance->figures[i].written_bytes;
 
         sample_device(endurance, i, readings, now_ms);
+        if (!is_in_use(endurance, i)) {
+            let_go(&endurance->figures[i]);
+            continue;
+        }
         look_at_hold(endurance, i, clock_since(endurance->figures[i].written_bytes, before),
                      now_ms);
         judge(endurance, i, now_ms);
@@ -437,6 +530,9 @@ static void sample(struct endurance *endurance, uint64_t now_ms)
 {
     struct readings readings;
 
+    if (endurance->path_count < written_directory_count())
+        add_new(endurance, now_ms);
+    follow_removed(endurance);
     read_counters(endurance, &readings);
     pthread_mutex_lock(&endurance->lock);
     take_sample(endurance, &readings, now_ms);
@@ -536,7 +632,8 @@ void endurance_get(struct endurance *endurance, uint64_t now_ms, struct enduranc
     get_history(&endurance->server->history, now_ms, &ret_state->server);
     ret_state->device_count = 0;
     for (uint32_t i = 0; i < endurance->devices.count; i++)
-        if (endurance->figures[i].has_counter || endurance->figures[i].is_uncounted)
+        if (is_in_use(endurance, i) &&
+            (endurance->figures[i].has_counter || endurance->figures[i].is_uncounted))
             get_device(endurance, i, now_ms, &ret_state->devices[ret_state->device_count++]);
     pthread_mutex_unlock(&endurance->lock);
 }
@@ -690,6 +787,8 @@ void endurance_free(struct endurance *endurance)
     pthread_cond_destroy(&endurance->wake);
     pthread_mutex_destroy(&endurance->lock);
     table_histories_free(endurance->tables);
+    for (uint32_t i = 0; i < endurance->path_count; i++)
+        free(endurance->paths[i]);
     free(endurance->directory);
     free(endurance);
 }

@@ -7,6 +7,9 @@
  * tier's file back by itself, so its bytes are those that the kernel counts for this process beside
  * the server's own (write_bytes of /proc/self/io).
  *
+ * Data directories that are added while the server runs count from the next sample on. The device
+ * of one that is removed is no longer shown, nor held, unless something else is on it.
+ *
  * endurance.max_dwpd: a device that takes more drive writes a day is warned of. When the bytes of
  * the last day are above those of the limit, write-back to it is held (write_hold.h). Both end when
  * the figure is below four fifths of the limit, or not above another limit.

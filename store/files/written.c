@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 static struct {
     pthread_mutex_t lock; /* guards the paths */
     char *paths[CONFIG_DIRECTORIES_MAX];
+    bool has_left[CONFIG_DIRECTORIES_MAX];
     uint32_t count;
     _Atomic uint64_t bytes[CONFIG_DIRECTORIES_MAX + 1]; /* the last: of no directory */
 } places = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -25,18 +27,75 @@ void written_begin(char *const *directories, uint32_t count)
     for (uint32_t i = 0; i < CONFIG_DIRECTORIES_MAX; i++) {
         free(places.paths[i]);
         places.paths[i] = i < count ? strdup(directories[i]) : NULL;
+        places.has_left[i] = false;
         atomic_store(&places.bytes[i], 0);
     }
     places.count = MIN(count, (uint32_t)CONFIG_DIRECTORIES_MAX);
     pthread_mutex_unlock(&places.lock);
 }
 
+/* Returns places.count if it is none of them. */
+static uint32_t number_of(const char *directory)
+{
+    uint32_t i = 0;
+
+    while (i < places.count && !(places.paths[i] && strcmp(places.paths[i], directory) == 0))
+        i++;
+    return i;
+}
+
 void written_add_directory(const char *directory)
 {
+    uint32_t i;
+
     pthread_mutex_lock(&places.lock);
-    if (places.count < CONFIG_DIRECTORIES_MAX)
+    i = number_of(directory);
+    if (i < places.count)
+        places.has_left[i] = false;
+    else if (places.count < CONFIG_DIRECTORIES_MAX)
         places.paths[places.count++] = strdup(directory);
     pthread_mutex_unlock(&places.lock);
+}
+
+void written_leave_directory(const char *directory)
+{
+    uint32_t i;
+
+    pthread_mutex_lock(&places.lock);
+    i = number_of(directory);
+    if (i < places.count)
+        places.has_left[i] = true;
+    pthread_mutex_unlock(&places.lock);
+}
+
+uint32_t written_directory_count(void)
+{
+    uint32_t count;
+
+    pthread_mutex_lock(&places.lock);
+    count = places.count;
+    pthread_mutex_unlock(&places.lock);
+    return count;
+}
+
+bool written_has_left(uint32_t directory)
+{
+    bool has_left;
+
+    pthread_mutex_lock(&places.lock);
+    has_left = places.has_left[directory];
+    pthread_mutex_unlock(&places.lock);
+    return has_left;
+}
+
+char *written_directory(uint32_t directory)
+{
+    char *path;
+
+    pthread_mutex_lock(&places.lock);
+    path = places.paths[directory] ? strdup(places.paths[directory]) : NULL;
+    pthread_mutex_unlock(&places.lock);
+    return path;
 }
 
 void written_end(void)

@@ -322,13 +322,14 @@ enum embtier_err reshard_directory_join(struct store *store, const char *path,
         written_add_directory(path);
         err = store_identity_join_end(store->identity, &is_unknown, ret_place, msg);
     }
-    if (err != EMBTIER_OK && !is_unknown)
+    if (err != EMBTIER_OK && !is_unknown) {
+        written_leave_directory(path);
         store_identity_join_undo(store->identity);
+    }
     TRY(err);
     store_count_capacity(store, place);
-    log_info("a data directory has been added to the store; endurance.max_dwpd counts for it from "
-             "the next start on",
-             "directory=%s number=%" PRIu32, LOG_QUOTED(path), place);
+    log_info("a data directory has been added to the store", "directory=%s number=%" PRIu32,
+             LOG_QUOTED(path), place);
     return EMBTIER_OK;
 }
 
@@ -373,6 +374,7 @@ void reshard_directory_left(struct store *store, uint32_t place)
     if (store->is_watched[place])
         space_remove(store->space, path);
     store->is_watched[place] = false;
+    written_leave_directory(path);
     log_info("a data directory has been removed from the store; it can be taken away when the "
              "server has been restarted",
              "directory=%s", LOG_QUOTED(path));

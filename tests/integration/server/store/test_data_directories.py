@@ -70,7 +70,7 @@ def test_a_directory_is_added_and_the_first_start_need_not_know(daemon: Daemon):
     first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
     assert paths(data(daemon, "list")) == [first]
     shown = data(daemon, "add", second)
-    assert daemon.logged("endurance.max_dwpd counts for it from the next start on")
+    assert daemon.logged("a data directory has been added to the store")
     assert paths(shown) == [first, second] and shown["order"] is None
     assert [directory["shards"] for directory in shown["directories"]] == [SHARDS, SHARDS]
     assert [directory["buckets"] for directory in shown["directories"]] == [8192, 8192]
@@ -381,3 +381,28 @@ def test_a_copy_after_the_removal_of_a_directory_that_the_store_was_made_with(ma
             server.create_table(mode, DIM, durability=mode).set(IDS, rows_of(0))
     data(daemon, "remove", second)
     check_copy(make_daemon, back_up(daemon, tmp_path / "one"), 0)
+
+
+def test_endurance_counts_what_is_written_to_an_added_directory(daemon: Daemon):
+    """All data lie on one file system, which may be in memory, so the sum tells."""
+
+    def written() -> tuple[float, float]:
+        metrics = daemon.metrics()
+        return metrics["server_history_bytes"], sum(metrics["store_written_bytes"].values())
+
+    def check_history() -> float:
+        until = time.monotonic() + 60
+        while not (pair := written())[0] == pytest.approx(pair[1], rel=0.02):
+            assert time.monotonic() < until, pair
+            time.sleep(0.2)
+        return pair[0]
+
+    data(daemon, "add", f"{daemon.folder}/more")
+    before = check_history()
+    for version in range(1, 5):
+        write(daemon, version)
+    with daemon.connect() as server:
+        server.checkpoint()
+    assert check_history() > before
+    data(daemon, "remove", f"{daemon.folder}/more", "--delete-checkpoints")
+    assert check_history() > before

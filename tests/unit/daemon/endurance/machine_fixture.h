@@ -20,7 +20,7 @@ static const struct {
     unsigned major, minor;
 } paths[] = {
     { "/data/a", 40, 259, 1 }, { "/data/b", 41, 9, 0 }, { "/data/c", 42, 252, 0 },
-    { "/mem", 43, 0, 40 },     { "/pmem", 44, 259, 9 },
+    { "/mem", 43, 0, 40 },     { "/pmem", 44, 259, 9 }, { "/data/a/2", 40, 259, 1 },
 };
 
 static struct host host;

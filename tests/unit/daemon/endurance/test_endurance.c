@@ -571,6 +571,97 @@ static void test_a_directory_counts_for_the_longest_path_that_holds_it(void **st
     assert_int_equal(written_below(0), 7);
 }
 
+/* ---- Directories that are added and removed ---- */
+
+static void test_an_added_directory_counts_from_then_on(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    write_below(0, 5 * SECTOR);
+    put_counter("nvme3n1", 1100);
+    assert_int_equal(sample(endurance, NOW + 1000)->device_count, 1);
+    directories[1] = (char *)(uintptr_t) "/data/c";
+    directories[2] = (char *)(uintptr_t) "/data/a/2";
+    written_add_directory(directories[1]);
+    written_add_directory(directories[2]);
+    written_add_directory(directories[2]); /* an addition that failed is done again */
+    now = sample(endurance, NOW + 2000);
+    assert_int_equal(now->device_count, 2);
+    assert_int_equal(device(now, "nvme3n1")->written_bytes, 0);
+    write_below(1, 70 * SECTOR);
+    write_below(2, 8 * SECTOR);
+    put_counter("nvme3n1", 1171);
+    put_counter("nvme0n1", 1014);
+    now = sample(endurance, NOW + 3000);
+    assert_int_equal(now->device_count, 2);
+    assert_int_equal(device(now, "nvme3n1")->written_bytes, 71 * SECTOR);
+    assert_int_equal(device(now, "nvme3n1")->server_bytes, 70 * SECTOR);
+    assert_int_equal(device(now, "nvme3n1")->history.age_ms, 1000);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 14 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->server_bytes, 13 * SECTOR);
+    assert_int_equal(now->server.total_bytes, 83 * SECTOR);
+    endurance_free(endurance);
+}
+
+static void test_a_limit_holds_for_an_added_directory_and_not_for_a_removed_one(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    held = 0;
+    config.endurance.max_dwpd = 0.5;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    directories[1] = (char *)(uintptr_t) "/data/c";
+    config.data.directory_count = 2; /* for hold() alone */
+    written_add_directory(directories[1]);
+    (void)sample(endurance, NOW + 1000);
+    put_counter("nvme3n1", 1000 + 1900000);
+    now = sample(endurance, NOW + 2 * HOUR);
+    assert_true(device(now, "nvme3n1")->is_held);
+    assert_int_equal(held, 2);
+    written_leave_directory(directories[1]);
+    write_below(1, 3 * SECTOR); /* the server has files open there */
+    put_counter("nvme3n1", 1000 + 3800000);
+    now = sample(endurance, NOW + 3 * HOUR);
+    assert_int_equal(held, 0);
+    assert_int_equal(now->device_count, 1);
+    assert_int_equal(now->server.total_bytes, 3 * SECTOR);
+    written_add_directory(directories[0]); /* of the same text: nothing changes */
+    assert_int_equal(sample(endurance, NOW + 4 * HOUR)->device_count, 1);
+    endurance_free(endurance);
+}
+
+/* Makers give the same world-wide name to several drives. */
+static void test_an_added_drive_with_the_same_id_takes_no_history_of_another(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    put("/sys/devices/block/nvme3n1/wwid", "eui.0001\n");
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + 1000);
+    directories[1] = (char *)(uintptr_t) "/data/c";
+    config.data.directory_count = 2;
+    written_add_directory(directories[1]);
+    (void)sample(endurance, NOW + 2000);
+    endurance = restart(endurance, NOW + 3000);
+    now = sample(endurance, NOW + 4000);
+    assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 100 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->history.age_ms, 4000);
+    assert_int_equal(device(now, "nvme3n1")->history.total_bytes, 0);
+    assert_int_equal(device(now, "nvme3n1")->history.age_ms, 2000);
+    endurance_free(endurance);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -599,6 +690,9 @@ int main(void)
         TEST(test_a_device_that_the_kernel_does_not_count_is_not_known),
         TEST(test_rates_of_a_young_history_are_not_known),
         TEST(test_a_damaged_counter_is_not_believed),
+        TEST(test_an_added_directory_counts_from_then_on),
+        TEST(test_a_limit_holds_for_an_added_directory_and_not_for_a_removed_one),
+        TEST(test_an_added_drive_with_the_same_id_takes_no_history_of_another),
         TEST(test_a_directory_counts_for_the_longest_path_that_holds_it),
     };
 
