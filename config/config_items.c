@@ -135,11 +135,23 @@ static void limit_value(const struct config *config, struct config_item *item)
         item->most = MIN(item->most, config->socket.max_total_arena_bytes);
 }
 
-static enum embtier_err give_directories(const struct config *config, struct config_item *item,
-                                         config_item_fn *each, void *context)
+static bool is_listed(const struct raw_data *raw, const char *directory)
 {
-    item->in_file = !config->data.is_default;
+    const uint32_t count = raw && raw->directories ? raw->directories_count : 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(raw->directories[i], directory) == 0)
+            return true;
+    return false;
+}
+
+/* A store may have others than its file lists. */
+static enum embtier_err give_directories(const struct config *config, const struct raw_data *raw,
+                                         struct config_item *item, config_item_fn *each,
+                                         void *context)
+{
     for (uint32_t i = 0; i < config->data.directory_count; i++) {
+        item->in_file = is_listed(raw, config->data.directories[i]);
         snprintf(item->name, sizeof(item->name), "data.directories[%u]", i);
         snprintf(item->value, sizeof(item->value), "%s", config->data.directories[i]);
         TRY(each(context, item));
@@ -193,8 +205,9 @@ static enum embtier_err give_key(const struct config *config, const struct raw_c
     if (key->type == CONFIG_TIERS)
         return give_tiers(config, section, item, each, context);
     if (key->type == CONFIG_PATHS)
-        return strcmp(key->section, "rpc") == 0 ? give_addresses(section, item, each, context)
-                                                : give_directories(config, item, each, context);
+        return strcmp(key->section, "rpc") == 0
+                   ? give_addresses(section, item, each, context)
+                   : give_directories(config, section, item, each, context);
     limit_value(config, item);
     item->in_file = is_in_section(key, section);
     write_value(key, config, item->value);

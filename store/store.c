@@ -463,6 +463,16 @@ const char *store_first_directory(const struct store *store)
     return store_identity_directory(store->identity, 0);
 }
 
+uint32_t store_directories(const struct store *store, const char **ret_paths)
+{
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++)
+        if (store_identity_has(store->identity, d))
+            ret_paths[count++] = store_identity_directory(store->identity, d);
+    return count;
+}
+
 void store_reader_begin(struct store *store)
 {
     if (store->setup->io_uring)

@@ -175,6 +175,9 @@ uint32_t store_shard_count(const struct store *store);
 const struct bucket_map *store_bucket_map(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);
 const char *store_first_directory(const struct store *store);
+/* Lists the data directories in force, by their numbers, and returns how many. The texts are
+ * borrowed until the store is closed; @ret_paths: CONFIG_DIRECTORIES_MAX. Thread: any. */
+uint32_t store_directories(const struct store *store, const char **ret_paths);
 
 /* Prepares the calling thread for reads. Each reader calls it first. */
 void store_reader_begin(struct store *store);

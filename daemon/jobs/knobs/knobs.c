@@ -130,6 +130,33 @@ static const struct config_item *find(const struct items *items, const char *nam
     return NULL;
 }
 
+static bool has_path(const char *const *paths, uint32_t count, const char *path)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(paths[i], path) == 0)
+            return true;
+    return false;
+}
+
+/* Puts the data directories in force into @now: those of the start that are left, in their order,
+ * then those that were added. @paths is room for them. */
+static void read_directories(const struct knobs *knobs, const char *paths[CONFIG_DIRECTORIES_MAX],
+                             struct config *now)
+{
+    const char *all[CONFIG_DIRECTORIES_MAX];
+    const uint32_t count = store_directories(knobs->live.opts.store, all);
+    uint32_t taken = 0;
+
+    for (uint32_t i = 0; i < now->data.directory_count; i++)
+        if (has_path(all, count, now->data.directories[i]))
+            paths[taken++] = now->data.directories[i];
+    for (uint32_t i = 0; i < count; i++)
+        if (!has_path(paths, taken, all[i]))
+            paths[taken++] = all[i];
+    now->data.directories = (char **)(uintptr_t)paths; /* only read */
+    now->data.directory_count = taken;
+}
+
 /* Returns the place of the item's mark. */
 static _Atomic uint8_t *mark_of(const struct knobs *knobs, const struct config_item *item)
 {
@@ -151,6 +178,11 @@ static enum knob_source source_of(const struct knobs *knobs, const struct config
         return mark == CHANGED_SET ? KNOB_SET : KNOB_FILE;
     if (knobs->config->log.is_option && strcmp(item->name, "log.level") == 0)
         return KNOB_OPTION;
+    if (item->key->type == CONFIG_PATHS && item->value[0] != '\0' && !item->in_file)
+        return knobs->config->data.is_default &&
+                       strcmp(item->value, knobs->config->data.directories[0]) == 0
+                   ? KNOB_DEFAULT
+                   : KNOB_SET;
     return item->in_file ? KNOB_FILE : KNOB_DEFAULT;
 }
 
@@ -196,8 +228,10 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
 
     pthread_mutex_lock(&knobs->lock);
     {
-        const struct config now = knobs_live_read(&knobs->live, knobs->config);
+        struct config now = knobs_live_read(&knobs->live, knobs->config);
+        const char *paths[CONFIG_DIRECTORIES_MAX];
 
+        read_directories(knobs, paths, &now);
         err = config_each_item(&now, add_item, &running);
     }
     if (err == EMBTIER_OK && other)

@@ -37,7 +37,7 @@ enum knob_source {
     KNOB_DEFAULT,
     KNOB_FILE,
     KNOB_OPTION, /* of the server's command line */
-    KNOB_SET,    /* since the start, and not in the file */
+    KNOB_SET,    /* since the start, and not in the file; a data directory maybe before */
 };
 
 struct knob {

@@ -391,9 +391,10 @@ static const struct command server_commands[] = {
       "  embtier config keys\n", command_config_keys, NULL },
     { "config show", "", "show the configuration that is in force",
       "Prints each key with the value that the server has in force, and where that is from: the\n"
-      "default, the file, the command line (option), or `embtier knob set` since the start. Live\n"
-      "keys are read back from where they work. No key is a secret: certificates, keys and tokens\n"
-      "are files, of which the path is shown.\n"
+      "default, the file, the command line (option), or `embtier knob set` since the start (set).\n"
+      "Live keys are read back from where they work. Data directories are those that the store\n"
+      "has now; one that was added, and that the file lacks, is set, too. No key is a secret:\n"
+      "certificates, keys and tokens are files, of which the path is shown.\n"
       "\n"
       "With -o json: {keys: [{name, value, source, changes}]}. The value is null if there is "
       "none;\n"

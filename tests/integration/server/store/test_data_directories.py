@@ -406,3 +406,31 @@ def test_endurance_counts_what_is_written_to_an_added_directory(daemon: Daemon):
     assert check_history() > before
     data(daemon, "remove", f"{daemon.folder}/more", "--delete-checkpoints")
     assert check_history() > before
+
+
+def listed(daemon: Daemon) -> list[tuple[str, str]]:
+    """The directories that `config show` has, each with its source."""
+    keys = json.loads(run_cli(daemon, "-o", "json", "config", "show").stdout)["keys"]
+    return [(key["value"], key["source"]) for key in keys if key["name"].startswith("data.directories")]
+
+
+def differences(daemon: Daemon) -> list[dict]:
+    """Those that `config diff` finds between the running server and its file."""
+    return json.loads(run_cli(daemon, "-o", "json", "config", "diff").stdout)["differences"]
+
+
+def test_the_configuration_in_force_has_the_directories_in_force(daemon: Daemon):
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    assert listed(daemon) == [(first, "file")] and differences(daemon) == []
+    data(daemon, "add", second)
+    lacks = [{"name": "data.directories[1]", "running": second, "file": None}]
+    for _ in range(2):
+        assert listed(daemon) == [(first, "file"), (second, "set")] and differences(daemon) == lacks
+        assert run_cli(daemon, "config", "diff").returncode == 1
+        daemon.restart()
+    assert run_cli(daemon, "knob", "set", "checkpoints.keep", "5").returncode == 0  # other knobs are set as before
+    daemon.configure({"data": {"directories": [first, second]}, "checkpoints": {"keep": 5}})
+    assert differences(daemon) == []
+    data(daemon, "remove", second, "--delete-checkpoints")
+    assert listed(daemon) == [(first, "file")]
+    assert differences(daemon) == [{"name": "data.directories[1]", "running": None, "file": second}]
