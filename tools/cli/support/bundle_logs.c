@@ -81,7 +81,15 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-void bundle_logs_add_rocksdb(struct bundle_files *files, const char *directory, unsigned index,
+static void lack_logs(struct bundle_files *files, unsigned index, const char *why)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "rocksdb-%u", index);
+    bundle_files_lack(files, name, why);
+}
+
+static void add_rocksdb_logs(struct bundle_files *files, const char *directory, unsigned index,
                              unsigned *count)
 {
     char *const paths[] = { (char *)(uintptr_t)directory, NULL };
@@ -93,10 +101,27 @@ void bundle_logs_add_rocksdb(struct bundle_files *files, const char *directory, 
             (void)fts_set(walk, entry, FTS_SKIP);
         if (entry->fts_info != FTS_F || strcmp(entry->fts_name, "LOG") != 0)
             continue;
-        if ((*count)++ >= BUNDLE_ROCKSDB_COUNT)
+        if (*count == BUNDLE_ROCKSDB_COUNT) {
+            lack_logs(files, index,
+                      "the other LOGs are left out: a bundle has a limited number of them");
             break;
+        }
+        (*count)++;
         add_rocksdb_log(files, entry, directory, index);
     }
     if (walk)
         fts_close(walk);
+}
+
+void bundle_logs_add_rocksdb(struct bundle_files *files, const char *directory, unsigned index,
+                             unsigned *count)
+{
+    struct err_msg msg;
+
+    if (access(directory, R_OK | X_OK) == 0) {
+        add_rocksdb_logs(files, directory, index, count);
+        return;
+    }
+    err_write_errno(&msg, errno, "%s", TEXT_SHOWN(directory));
+    lack_logs(files, index, msg.text);
 }

@@ -12,7 +12,8 @@ struct bundle_files;
 /* Adds the last BUNDLE_LOG_BYTES of the file at @path as @name. */
 void bundle_logs_add(struct bundle_files *files, const char *path, const char *name);
 /* Adds the ends of RocksDB's current logs in a data directory, the @index-th. Counts them in
- * *@count, and stops at BUNDLE_ROCKSDB_COUNT. */
+ * *@count, and stops at BUNDLE_ROCKSDB_COUNT. A directory that cannot be read is named as missing.
+ */
 void bundle_logs_add_rocksdb(struct bundle_files *files, const char *directory, unsigned index,
                              unsigned *count);
 

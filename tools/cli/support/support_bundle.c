@@ -20,6 +20,7 @@
 #include "tools/cli/number.h"
 #include "tools/cli/support/bundle_files.h"
 #include "tools/cli/support/bundle_logs.h"
+#include "tools/cli/support/store_list.h"
 
 #define CHILD_LIMIT_MS  60000
 #define PART_BYTES_MAX  (16 * MIB)
@@ -34,7 +35,7 @@ struct bundle {
     const char *config_path; /* NULL: none is known */
     const char *log_path;    /* NULL: the journal */
     struct bundle_files *files;
-    json_t *directories;    /* of data: of the server, or of the file */
+    json_t *directories;    /* of data: of the server, or of the file and the store's list */
     struct err_msg silence; /* why the server cannot be asked; "" if it can */
 };
 
@@ -225,6 +226,7 @@ static void add_config_file(struct bundle *bundle)
         return;
     for (size_t i = 0; i < config->data.directory_count; i++)
         (void)json_array_append_new(bundle->directories, json_string(config->data.directories[i]));
+    store_list_follow(bundle->directories);
 }
 
 static void add_journal(struct bundle *bundle)
@@ -351,9 +353,9 @@ void help_support_bundle(FILE *out)
         "It has the output of doctor, status, stats, config show and diff, knob list, table list,\n"
         "clients, jobs, checkpoint list, compaction status and endurance. Beside it are versions,\n"
         "the values of the configuration's file, the log, and the last 256 KiB of each LOG of\n"
-        "RocksDB. manifest.json lists all parts. A part that cannot be had is left out and named,\n"
-        "so the command also works while the server is down. Run it as the server's user, or as\n"
-        "root.\n"
+        "RocksDB in all data directories, added ones too. manifest.json lists all parts. A part\n"
+        "that cannot be had is left out and named, so the command also works while the server is\n"
+        "down. Run it as the server's user, or as root.\n"
         "\n"
         "Rows, keys, tokens, certificates and the access file are not in it. A private key, a "
         "token\n"

@@ -7,10 +7,12 @@ import json
 import stat
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 from daemons import CLI, Daemon
+from stores import MOVE_LIMIT_S, run_cli, was_busy
 
 # Parts that need no server; those that do are the rest.
 ALONE = {"versions.json", "doctor.json", "config-file.json", "log.txt"}
@@ -118,6 +120,32 @@ def test_a_bundle_of_a_server_that_is_down_says_what_is_missing(make_daemon, tmp
         assert daemon.socket in parts[name]["missing"], parts[name]
     assert ALONE < set(files)
     assert [name for name in files if name.startswith("rocksdb")] == ["rocksdb-0_shard-0000_logged_LOG"]  # root follows no link
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_bundle_has_the_logs_of_directories_that_the_file_lacks(make_daemon, tmp_path, runs):
+    daemon = make_daemon()
+    daemon.start()
+    second, third = daemon.folder / "more", daemon.folder / "third"
+    for words in (["add", second], ["add", third], ["remove", third, "--delete-checkpoints"]):
+        until = time.monotonic() + MOVE_LIMIT_S
+        while (done := run_cli(daemon, "data", *map(str, words), "--rate", "0", limit_s=MOVE_LIMIT_S)).returncode:
+            assert was_busy(done) and time.monotonic() < until, done.stderr
+    if not runs:
+        daemon.stop()
+    log = next(second.glob("shard-*")) / "replay/LOG"
+    log.write_text("a warning of RocksDB\n")
+    path = tmp_path / "bundle.tar.gz"
+    parts = bundle(daemon, path)
+    name = f"rocksdb-1_{log.parent.parent.name}_replay_LOG"
+    assert b"a warning of RocksDB\n" in contents(path)[name]
+    assert not [part for part in parts if part.startswith("rocksdb-2")]
+    if runs:
+        daemon.stop()
+        return
+    second.rename(daemon.folder / "away")
+    parts = bundle(daemon, tmp_path / "second.tar.gz")
+    assert "No such file" in parts["rocksdb-1"]["missing"]
 
 
 def test_without_a_server_or_a_file_there_still_is_a_bundle(tmp_path):
