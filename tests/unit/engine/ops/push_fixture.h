@@ -260,6 +260,10 @@ static inline void assert_rows(struct pushing *t)
             client_submit_flags(&t->p.client, OP_GET, OP_FLAG_STATE, shadow->handle, BATCH);
             assert_int_equal(client_wait(&t->p.client, number)->err, EMBTIER_OK);
             rows = (const float *)client_rows(&t->p.client, number, BATCH);
+            /* One look at the whole batch: a sanitizer takes long to look at each number. */
+            if (memcmp(rows, row_of(shadow, first),
+                       (size_t)BATCH * shadow->numbers * sizeof(*rows)) == 0)
+                continue;
             for (uint32_t i = 0; i < BATCH * shadow->numbers; i++) {
                 const float wanted = row_of(shadow, first)[i];
 
