@@ -8,8 +8,8 @@
 #include "tests/unit/placement/plans/planner_fixture.h"
 
 #define SEED    20261128
-#define CASES   BY_BUILD(45, 9, 45)
-#define LIMITED BY_BUILD(16, 5, 16)
+#define CASES   BY_BUILD(45, 6, 45)
+#define LIMITED BY_BUILD(16, 3, 16)
 /* The search proves nothing. On these cases it must come this close to the best, and nearly always
  * find it. */
 #define GAP_EACH   0.02

@@ -8,8 +8,8 @@
 #include "tests/unit/placement/plans/row_fixture.h"
 
 #define SEED   20261128
-#define CASES  BY_BUILD(100, 12, 100)
-#define EQUALS BY_BUILD(12, 4, 12)
+#define CASES  BY_BUILD(100, 6, 100)
+#define EQUALS BY_BUILD(12, 2, 12)
 /* The search proves nothing. It must come this close to the best cuts of the grid, and nearly
  * always reach them. */
 #define GAP_EACH   0.02

@@ -6,7 +6,7 @@
 #include "placement/split/split_solve.h"
 #include "tests/forms.h"
 
-#define CASES     BY_BUILD(200, 50, 200)
+#define CASES     BY_BUILD(200, 25, 200)
 #define SEED      20251128
 #define TOLERANCE 1e-4 /* rows are whole, and a case has few of them */
 
