@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "store/resharding/reshard_plan.h"
+#include "tests/forms.h"
 #include "tests/unit/store/resharding/reshard_fixture.h"
 
 #define STEP UINT64_C(77)
@@ -133,11 +134,12 @@ static void assert_folders(const struct store_fixture *f, uint32_t shards)
 static void test_buckets_move_to_more_shards_and_back(void **state)
 {
     static const uint32_t counts[] = { 6, 7, 3, 1, 5 };
+    const uint32_t jobs = BY_BUILD(ARRAY_LEN(counts), ARRAY_LEN(counts), 3);
     struct store_fixture *const f = *state;
 
     fixture_open(f);
     write_both(f, 1);
-    for (uint32_t i = 0; i < ARRAY_LEN(counts); i++) {
+    for (uint32_t i = 0; i < jobs; i++) {
         reshard(f, counts[i]);
         assert_spread(f, counts[i]);
         assert_both(f, 2 * i + 1);
@@ -154,7 +156,7 @@ static void test_buckets_move_to_more_shards_and_back(void **state)
         assert_both(f, 2 * i + 2);
         write_both(f, 2 * i + 3);
     }
-    assert_both(f, 11);
+    assert_both(f, 2 * jobs + 1);
 }
 
 static void test_a_job_that_has_nothing_to_do_changes_nothing(void **state)
@@ -302,12 +304,13 @@ static void write_once(void)
 /* The batch that is on its way has older ones. */
 static void test_rows_written_while_others_are_on_their_way_are_the_newer_ones(void **state)
 {
-    static const uint32_t takes[] = { 10, 50, 100, 300, 400, 600 };
+    static const uint32_t takes[] = { 10, 300, 50, 600, 100, 400 };
+    const uint32_t jobs = BY_BUILD(ARRAY_LEN(takes), 4, 2);
     struct store_fixture *const f = *state;
 
     fixture_open(f);
     writing = f;
-    for (uint32_t i = 0; i < ARRAY_LEN(takes); i++) {
+    for (uint32_t i = 0; i < jobs; i++) {
         write_both(f, 1);
         writes_at = takes[i];
         before_take = write_once;
