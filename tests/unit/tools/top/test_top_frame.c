@@ -17,6 +17,7 @@
 
 const struct panel panels[PANEL_COUNT];
 static double metric;
+static struct embtier_compaction_database database;
 
 struct rates rates_between(const struct sample *before, const struct sample *now)
 {
@@ -51,13 +52,29 @@ uint64_t embtier_status_uptime_ms(const struct embtier_status *status)
     return 0;
 }
 
+size_t embtier_compaction_list_count(const struct embtier_compaction_list *list)
+{
+    (void)list;
+    return 1;
+}
+
+const struct embtier_compaction_database *
+embtier_compaction_list_at(const struct embtier_compaction_list *list, size_t index)
+{
+    (void)list;
+    (void)index;
+    return &database;
+}
+
 static void test_rates_fit_on_80_columns(void **state)
 {
     static const double values[] = { 0, 999999, 1047500, 1023.9 * (1 << 30), 999.9e15 };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-        struct frame frame = { .overview = { .version = "10.10.10",
+        const struct sample now = { .compactions = (struct embtier_compaction_list *)&database };
+        struct frame frame = { .rates = { .now = &now },
+                               .overview = { .version = "10.10.10",
                                              .uptime_s = 86400.0 * 9999,
                                              .health = HEALTH_WARNING,
                                              .clients = { .sessions = 100000 } } };
@@ -66,6 +83,10 @@ static void test_rates_fit_on_80_columns(void **state)
         FILE *const out = open_memstream(&text, &bytes);
 
         metric = frame.overview.ssd.room_bytes = frame.overview.ssd.pending_bytes = values[i];
+        database = (struct embtier_compaction_database){ .done_bytes = (uint64_t)values[i],
+                                                         .total_bytes = UINT64_MAX,
+                                                         .has_remaining = 1,
+                                                         .remaining_ms = UINT64_MAX };
         assert_non_null(out);
         frame_print_head(&frame, out);
         assert_int_equal(fclose(out), 0);
