@@ -281,6 +281,12 @@ MUST_CHECK enum embtier_err store_share_files(struct store *store, const struct 
                                               struct err_msg *msg);
 /* Reads what is in force. */
 void store_tuning(struct store *store, struct store_tuning *ret_tuning);
+/* The same for what is computed where the configuration says nothing. */
+struct store_computed {
+    uint64_t reserve_bytes;  /* data.reserve_bytes, of the directory with the least */
+    uint64_t capacity_bytes; /* endurance.capacity_bytes: of the file systems */
+};
+void store_computed(struct store *store, struct store_computed *ret_computed);
 
 /* Returns the counts of one table, or of all tables and files, dropped ones included. Those of one
  * table end with store_drop_table(). */

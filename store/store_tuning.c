@@ -170,3 +170,12 @@ void store_tuning(struct store *store, struct store_tuning *ret_tuning)
         .compaction_bytes_per_second = compaction_scheduler_bytes(store->scheduler),
     };
 }
+
+void store_computed(struct store *store, struct store_computed *ret_computed)
+{
+    struct space_stats space;
+
+    space_stats(store->space, &space);
+    *ret_computed = (struct store_computed){ .reserve_bytes = space.least_bytes,
+                                             .capacity_bytes = store->capacity_bytes };
+}

@@ -32,7 +32,7 @@ void compaction_scheduler_look(struct compaction_scheduler *scheduler,
         .lacks_space = atomic_load(&scheduler->paused),
         .minutes_to_hours = compaction_minutes_to_hours(scheduler),
         .hours = scheduler->hours,
-        .limit_bytes = atomic_load(&scheduler->limit_bytes),
+        .limit_bytes = scheduler->limit_bytes,
         .limit_now_bytes = scheduler->limit_now_bytes,
         .pace = scheduler->pace_reason,
     };

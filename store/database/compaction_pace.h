@@ -5,7 +5,7 @@
  * A limit must not stop updates. It rises as a database comes nearer to the point at which it takes
  * no more, and goes before that. It goes, too, while no client has read or written rows on SSD for
  * a while: compaction then catches up at no one's cost. On a full disk it goes since work that
- * needs the reserve waits for compactions under way. Thread: the scheduler's. */
+ * needs the reserve waits for compactions under way. Thread: one at a time. */
 #ifndef EMBTIER_STORE_DATABASE_COMPACTION_PACE_H
 #define EMBTIER_STORE_DATABASE_COMPACTION_PACE_H
 

@@ -271,12 +271,19 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
         give_out(scheduler, d, now_ns);
 }
 
-/* Sets the limit of bytes, as it must be now. */
-static void round_pace(struct compaction_scheduler *scheduler, uint64_t now_ns)
+/* Sets the limit of bytes in RocksDB, as it must be now. Locked. */
+static void pace_now(struct compaction_scheduler *scheduler)
+{
+    scheduler->limit_now_bytes =
+        compaction_pace(&scheduler->pace, scheduler->limit_bytes, &scheduler->strain,
+                        clock_now_ns(&clock_monotonic), &scheduler->pace_reason);
+    if (scheduler->options)
+        rocksdb_ext_set_compaction_limit(scheduler->options, scheduler->limit_now_bytes);
+}
+
+static void round_pace(struct compaction_scheduler *scheduler)
 {
     struct compaction_strain strain = { .is_paused = atomic_load(&scheduler->paused) };
-    enum compaction_pace_reason reason;
-    uint64_t limit;
 
     for (uint32_t i = 0; i < scheduler->count; i++) {
         const struct entry *const entry = &scheduler->entries[i];
@@ -285,13 +292,9 @@ static void round_pace(struct compaction_scheduler *scheduler, uint64_t now_ns)
         strain.is_near = strain.is_near || is_near_limit(entry);
         strain.rows += database_rows_moved(entry->database);
     }
-    limit = compaction_pace(&scheduler->pace, atomic_load(&scheduler->limit_bytes), &strain, now_ns,
-                            &reason);
-    if (scheduler->options)
-        rocksdb_ext_set_compaction_limit(scheduler->options, limit);
     pthread_mutex_lock(&scheduler->mutex);
-    scheduler->limit_now_bytes = limit;
-    scheduler->pace_reason = reason;
+    scheduler->strain = strain;
+    pace_now(scheduler);
     pthread_mutex_unlock(&scheduler->mutex);
 }
 
@@ -427,7 +430,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
         entry_recount(&scheduler->entries[i], now_ns);
     }
     round_measure(scheduler, now_ns);
-    round_pace(scheduler, now_ns);
+    round_pace(scheduler);
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
     round_give_out(scheduler, now_ns);
@@ -617,12 +620,24 @@ uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler)
 void compaction_scheduler_set_bytes(struct compaction_scheduler *scheduler,
                                     uint64_t bytes_per_second)
 {
-    atomic_store(&scheduler->limit_bytes, bytes_per_second);
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->limit_bytes = bytes_per_second;
+    pace_now(scheduler);
+    pthread_mutex_unlock(&scheduler->mutex);
 }
 
+/* While the limit gives way, RocksDB has another one for that time. */
 uint64_t compaction_scheduler_bytes(struct compaction_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->limit_bytes);
+    uint64_t bytes;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    bytes = scheduler->limit_bytes;
+    if (scheduler->options && (scheduler->pace_reason == COMPACTION_PACE_NONE ||
+                               scheduler->pace_reason == COMPACTION_PACE_HOLDS))
+        bytes = rocksdb_ext_compaction_limit(scheduler->options);
+    pthread_mutex_unlock(&scheduler->mutex);
+    return bytes;
 }
 
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused)

@@ -65,8 +65,9 @@ void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool 
 void compaction_scheduler_set_parallel(struct compaction_scheduler *scheduler, uint32_t parallel);
 uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler);
 
-/* Sets the bytes a second that compactions of all databases write, together, and reads it; 0: no
- * limit. It gives way before a database takes no more writes (compaction_pace.h). Any thread. */
+/* Sets the bytes a second that compactions of all databases write, together; 0: no limit. RocksDB
+ * has it on return, unless it gives way, as before a database takes no more writes
+ * (compaction_pace.h). Reads it back from RocksDB, or what it comes back to. Any thread. */
 void compaction_scheduler_set_bytes(struct compaction_scheduler *scheduler,
                                     uint64_t bytes_per_second);
 uint64_t compaction_scheduler_bytes(struct compaction_scheduler *scheduler);

@@ -49,12 +49,10 @@ struct compaction_scheduler {
     _Atomic bool busy;
     _Atomic bool paused;
     _Atomic bool deferred;
-    _Atomic uint64_t limit_bytes; /* a second that compactions may write; 0: no limit */
-    bool put_off, in_hours;       /* in this round; scheduler thread only */
-    bool threads_are_busy;        /* the same: a compaction waits for a thread */
+    bool put_off, in_hours; /* in this round; scheduler thread only */
+    bool threads_are_busy;  /* the same: a compaction waits for a thread */
     const rocksdb_options_t *options;
-    struct compaction_pace pace; /* scheduler thread only */
-    uint64_t measure_at_ns;      /* next look at the space of blob files; scheduler thread only */
+    uint64_t measure_at_ns; /* next look at the space of blob files; scheduler thread only */
     pthread_t thread;
     bool started;
     pthread_mutex_t mutex;
@@ -68,7 +66,10 @@ struct compaction_scheduler {
         bool urgent_waits; /* an urgent database has no slot, as of the last round */
         uint32_t waiting;  /* callers of compaction_scheduler_hold() without a slot */
     } slots[COMPACTION_DEVICES_MAX];
+    uint64_t limit_bytes;     /* a second that compactions may write; 0: no limit */
     uint64_t limit_now_bytes; /* in force */
+    struct compaction_pace pace;
+    struct compaction_strain strain; /* of the last round */
     enum compaction_pace_reason pace_reason;
     struct day_hours hours;
     bool catches_up;               /* every database that is due counts as urgent */

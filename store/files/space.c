@@ -608,7 +608,10 @@ void space_stats(struct space *space, struct space_stats *ret_stats)
 
     pthread_mutex_lock(&space->lock);
     for (uint32_t i = 0; i < space->directory_count; i++) {
-        stats.reserve_bytes += space->directories[i].reserve_bytes;
+        const uint64_t bytes = space->directories[i].reserve_bytes;
+
+        stats.reserve_bytes += bytes;
+        stats.least_bytes = i == 0 ? bytes : MIN(stats.least_bytes, bytes);
         stats.held_bytes += space->directories[i].held_bytes;
     }
     stats.free_bytes = (uint64_t)MAX(space->spare_bytes, (int64_t)0);

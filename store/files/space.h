@@ -75,6 +75,7 @@ MUST_CHECK enum embtier_err space_check(struct space *space, uint64_t bytes, con
 
 struct space_stats {
     uint64_t reserve_bytes; /* of all directories, as it should be */
+    uint64_t least_bytes;   /* the same of the directory with the least */
     uint64_t held_bytes;    /* of all directories, as it is */
     uint64_t free_bytes;    /* for rows, until updates are refused */
     uint64_t refusals;      /* refused updates */

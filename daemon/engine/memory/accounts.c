@@ -178,6 +178,18 @@ static uint64_t quota_of(const struct account *account, enum account_row row)
     return atomic_load_explicit(&account->quotas[row], memory_order_relaxed);
 }
 
+static uint64_t shared_part(uint64_t left)
+{
+    return left > 1 ? left - left / 4 - (left % 4 > 0) : left;
+}
+
+uint64_t accounts_part_alone(const struct accounts *accounts, enum account_row row)
+{
+    const uint64_t user = limit_of_user(accounts, row);
+
+    return user > 0 ? user : shared_part(limit_of_all(accounts, row));
+}
+
 /* Returns the user's part by the configuration. */
 static uint64_t configured_part(const struct account *account, enum account_row row)
 {
@@ -192,7 +204,7 @@ static uint64_t configured_part(const struct account *account, enum account_row 
 
     if (user > 0)
         return user;
-    return left > 1 ? left - left / 4 - (left % 4 > 0) : left;
+    return shared_part(left);
 }
 
 static bool has_less(const struct account *account, enum account_row row)

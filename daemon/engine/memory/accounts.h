@@ -67,6 +67,9 @@ void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t al
 uint64_t accounts_limit_of(const struct accounts *accounts, enum account_row row,
                            uint64_t *ret_user);
 
+/* Returns what one user may have while others have nothing, quotas aside. */
+uint64_t accounts_part_alone(const struct accounts *accounts, enum account_row row);
+
 /* Limits the user further in one row; 0: it does not. The limit holds until the account is freed,
  * for what is taken from now on. Any thread. */
 void account_set_quota(struct account *account, enum account_row row, uint64_t most);

@@ -232,10 +232,15 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
         const char *paths[CONFIG_DIRECTORIES_MAX];
 
         read_directories(knobs, paths, &now);
+        knobs_live_show(&knobs->live, &now);
         err = config_each_item(&now, add_item, &running);
+        if (err == EMBTIER_OK && other) {
+            struct config like = *other;
+
+            knobs_live_match_tiers(&knobs->live, &now, &like);
+            err = config_each_item(&like, add_item, &others);
+        }
     }
-    if (err == EMBTIER_OK && other)
-        err = config_each_item(other, add_item, &others);
     if (err == EMBTIER_OK)
         err = give(knobs, &running, &others, each, context);
     pthread_mutex_unlock(&knobs->lock);
@@ -346,6 +351,17 @@ static void read_now(struct knobs *knobs, struct config *ret_now,
     pthread_mutex_unlock(&knobs->lock);
 }
 
+/* Finds an item with the value that follows from the settings @now. */
+static enum embtier_err shown_item(const struct knobs *knobs, const struct config *now,
+                                   const char *name, struct config_item *ret_item,
+                                   struct err_msg *msg)
+{
+    struct config shown = *now;
+
+    knobs_live_show(&knobs->live, &shown);
+    return config_find_item(&shown, name, ret_item, msg);
+}
+
 /* Reads the value back, and compares it with the one that was wanted; @next is NULL for a knob that
  * was not put in force. */
 static enum embtier_err read_back(struct knobs *knobs, const char *name, const struct config *next,
@@ -356,10 +372,11 @@ static enum embtier_err read_back(struct knobs *knobs, const char *name, const s
     struct config now;
 
     read_now(knobs, &now, hours);
-    TRY(config_find_item(&now, name, &found, msg));
+    TRY(shown_item(knobs, &now, name, &found, msg));
     describe(knobs, &found, NULL, &ret_change->knob);
     if (!next)
         return EMBTIER_OK;
+    TRY(config_find_item(&now, name, &found, msg));
     TRY(config_find_item(next, name, &wanted, msg));
     if (strcmp(wanted.value, found.value) != 0)
         return err_set(msg, EMBTIER_INTERNAL, "%s was set to %s, but %s is in force", name,
@@ -438,6 +455,7 @@ static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
     TRY(config_find_item(&now, order->name, &item, msg));
     TRY(check_order(knobs, order, &item, msg));
     ret_change->applied = item.key->when == CONFIG_LIVE;
+    TRY(shown_item(knobs, &now, order->name, &item, msg));
     memcpy(ret_change->old_value, item.value, sizeof(ret_change->old_value));
     if (ret_change->applied)
         TRY(config_change(&now, order->name, order->value, &next, msg));
@@ -473,6 +491,7 @@ enum embtier_err knobs_set(struct knobs *knobs, const struct knob_order *order,
         log_info(ret_change->applied ? "knob set"
                                      : "knob written into the file, for the next start",
                  "name=%s old=%s new=%s file=%s", order->name, LOG_QUOTED(ret_change->old_value),
-                 LOG_QUOTED(order->value), order->persist ? "yes" : "no");
+                 LOG_QUOTED(ret_change->applied ? ret_change->knob.item.value : order->value),
+                 order->persist ? "yes" : "no");
     return err;
 }

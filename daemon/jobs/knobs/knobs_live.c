@@ -379,3 +379,41 @@ struct config knobs_live_read(struct knobs_live *live, const struct config *star
         knobs_live_table[i].read(live, &now);
     return now;
 }
+
+static void show_computed(const struct knobs_live *live, struct config *config)
+{
+    struct store_computed computed;
+
+    store_computed(live->opts.store, &computed);
+    if (config->data.reserve_bytes == 0)
+        config->data.reserve_bytes = computed.reserve_bytes;
+    if (config->endurance.capacity_bytes == 0)
+        config->endurance.capacity_bytes = computed.capacity_bytes;
+}
+
+/* One user's parts are shared out by what others have. */
+static void show_parts(const struct knobs_live *live, struct config *config)
+{
+    const struct accounts *const accounts = live->opts.accounts;
+
+    config->checkpoints.max_user_checkpoints =
+        (uint32_t)accounts_part_alone(accounts, ACCOUNT_CHECKPOINTS);
+    config->socket.max_user_sessions = (uint32_t)accounts_part_alone(accounts, ACCOUNT_SESSIONS);
+    config->socket.max_user_arena_bytes = accounts_part_alone(accounts, ACCOUNT_ARENA_BYTES);
+}
+
+void knobs_live_show(const struct knobs_live *live, struct config *config)
+{
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        config->cache.tiers[t].bytes = tier_sizes_in_force(&live->opts, t);
+    show_computed(live, config);
+    show_parts(live, config);
+}
+
+void knobs_live_match_tiers(const struct knobs_live *live, const struct config *shown,
+                            struct config *other)
+{
+    for (uint32_t t = 0; t < MIN(shown->cache.tier_count, other->cache.tier_count); t++)
+        if (tier_sizes_follow(&live->opts, &other->cache.tiers[t]) == shown->cache.tiers[t].bytes)
+            other->cache.tiers[t].bytes = shown->cache.tiers[t].bytes;
+}

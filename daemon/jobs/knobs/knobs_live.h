@@ -40,8 +40,16 @@ bool knobs_live_is_long(const struct knob_live *row);
 /* Sets @limit from @config. */
 void knobs_live_set_limit(struct knobs_live *live, enum knob_limit limit,
                           const struct config *config);
-/* Returns the value in force of all keys: @start, and in it those of the table. The texts are
- * @start's and @live's; the struct is not to be freed. */
+/* Returns the settings in force of all keys: @start, and in it those of the table. The texts are
+ * @start's and @live's; the struct is not to be freed. A value may be one that was asked for, from
+ * which another one follows, and 0 for one that is computed. */
 struct config knobs_live_read(struct knobs_live *live, const struct config *start);
+/* Puts the values that follow from the settings @config in their places: the sizes that tiers have,
+ * and what is computed while nothing is set. They are for people, not for a configuration: each of
+ * them would be set then. */
+void knobs_live_show(const struct knobs_live *live, struct config *config);
+/* Gives the tiers of @other the sizes of @shown where both would be the same in force. */
+void knobs_live_match_tiers(const struct knobs_live *live, const struct config *shown,
+                            struct config *other);
 
 #endif

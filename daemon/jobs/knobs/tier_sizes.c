@@ -221,20 +221,39 @@ enum embtier_err tier_sizes_set(const struct knobs_opts *opts, uint32_t tier, ui
     return err;
 }
 
+static uint64_t bytes_of(const struct tier_spec *spec, uint64_t slabs)
+{
+    return (slabs + spec->array_bytes / ARENA_SLAB_BYTES) * ARENA_SLAB_BYTES;
+}
+
+uint64_t tier_sizes_in_force(const struct knobs_opts *opts, uint32_t tier)
+{
+    const struct tier_spec *const spec = &opts->config->cache.tiers[tier];
+    uint64_t slabs = 0;
+
+    if (!opts->arenas)
+        return spec->bytes;
+    for (uint32_t i = 0; i < opts->lane_count; i++)
+        slabs += slabs_of(opts, i, tier);
+    return bytes_of(spec, slabs);
+}
+
+uint64_t tier_sizes_follow(const struct knobs_opts *opts, const struct tier_spec *spec)
+{
+    const uint32_t slabs = tier_lane_slabs(spec, spec->bytes, opts->lane_count);
+
+    return opts->arenas ? bytes_of(spec, (uint64_t)slabs * opts->lane_count) : spec->bytes;
+}
+
 uint64_t tier_sizes_read(const struct knobs_opts *opts, uint32_t tier, uint64_t set_bytes)
 {
     const struct tier_spec *const spec = &opts->config->cache.tiers[tier];
     const uint32_t wanted = tier_lane_slabs(spec, set_bytes, opts->lane_count);
     bool is_set = true;
-    uint64_t slabs = 0;
 
     if (!opts->arenas)
         return set_bytes;
-    for (uint32_t i = 0; i < opts->lane_count; i++) {
-        const uint32_t there = slabs_of(opts, i, tier);
-
-        is_set &= there == wanted;
-        slabs += there;
-    }
-    return is_set ? set_bytes : (slabs + spec->array_bytes / ARENA_SLAB_BYTES) * ARENA_SLAB_BYTES;
+    for (uint32_t i = 0; i < opts->lane_count; i++)
+        is_set &= slabs_of(opts, i, tier) == wanted;
+    return is_set ? set_bytes : tier_sizes_in_force(opts, tier);
 }

@@ -9,13 +9,18 @@
 #include "base/err.h"
 #include "daemon/jobs/knobs/knobs_opts.h"
 
+struct tier_spec;
+
 /* Gives tier @tier @bytes, arrays included. INVALID: it cannot have so many. BUSY: pinned rows need
  * more; or rows were not written for a minute, and the tier has some size between. NO_MEMORY,
  * NO_SPACE: the system has no more. SHUTDOWN: the server stops. */
 MUST_CHECK enum embtier_err tier_sizes_set(const struct knobs_opts *opts, uint32_t tier,
                                            uint64_t bytes, struct err_msg *msg);
-/* Returns how many bytes the lanes have of it, arrays included. @set_bytes, if these are the slabs
- * of so many: slabs do not divide evenly among lanes. */
+/* Returns how many bytes the lanes have of it, arrays included. */
+uint64_t tier_sizes_in_force(const struct knobs_opts *opts, uint32_t tier);
+/* Returns how many they would have of a tier like @spec: whole slabs, as many on each lane. */
+uint64_t tier_sizes_follow(const struct knobs_opts *opts, const struct tier_spec *spec);
+/* Returns the setting: @set_bytes, if the lanes have what follows from it, else what they have. */
 uint64_t tier_sizes_read(const struct knobs_opts *opts, uint32_t tier, uint64_t set_bytes);
 
 #endif

@@ -140,20 +140,14 @@ static bool compacts(const struct store_fixture *f)
 /* Rounds of the scheduler stop here while the test says so. */
 static _Atomic bool holds_rounds;
 
-uint64_t __real_compaction_pace(struct compaction_pace *pace, uint64_t limit,
-                                const struct compaction_strain *strain, uint64_t now_ns,
-                                enum compaction_pace_reason *ret_reason);
-uint64_t __wrap_compaction_pace(struct compaction_pace *pace, uint64_t limit,
-                                const struct compaction_strain *strain, uint64_t now_ns,
-                                enum compaction_pace_reason *ret_reason);
+uint64_t __real_database_rows_moved(struct database *database);
+uint64_t __wrap_database_rows_moved(struct database *database);
 
-uint64_t __wrap_compaction_pace(struct compaction_pace *pace, uint64_t limit,
-                                const struct compaction_strain *strain, uint64_t now_ns,
-                                enum compaction_pace_reason *ret_reason)
+uint64_t __wrap_database_rows_moved(struct database *database)
 {
     while (atomic_load(&holds_rounds))
         usleep(TICK_US);
-    return __real_compaction_pace(pace, limit, strain, now_ns, ret_reason);
+    return __real_database_rows_moved(database);
 }
 
 /* A drop may compact before that. */
@@ -247,6 +241,31 @@ static void test_a_new_limit_counts_for_compactions_under_way(void **state)
     }
     assert_int_equal(facts_of(f).pace, COMPACTION_PACE_NONE);
     assert_int_equal(rocksdb_ext_compaction_limit(f->store->setup->options), 0);
+}
+
+/* Before the scheduler's next round, and read from RocksDB: someone else may change it there. */
+static void test_a_limit_is_in_force_when_it_is_set(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+    const rocksdb_options_t *options;
+    struct store_tuning tuning;
+
+    fixture_open(f);
+    options = f->store->setup->options;
+    for (uint64_t limit = 100 * LIMIT; limit > 90 * LIMIT; limit -= LIMIT) {
+        store_set_compaction_bytes(f->store, limit);
+        assert_int_equal(rocksdb_ext_compaction_limit(options), limit);
+        assert_int_equal(facts_of(f).limit_now_bytes, limit);
+        assert_int_equal(facts_of(f).pace, COMPACTION_PACE_HOLDS);
+    }
+    do { /* a round takes it back */
+        assert_true(now_ns() < until_ns);
+        rocksdb_ext_set_compaction_limit(options, LIMIT);
+        store_tuning(f->store, &tuning);
+    } while (tuning.compaction_bytes_per_second != LIMIT);
+    store_set_compaction_bytes(f->store, 0);
+    assert_int_equal(facts_of(f).pace, COMPACTION_PACE_NONE);
 }
 
 /* A checkpoint or drop on a full disk waits for compactions under way, and for not more than 30
@@ -421,6 +440,7 @@ int main(void)
         LIMIT_TEST(test_compactions_keep_the_limit),
         LIMIT_TEST(test_flushes_do_not_wait_behind_compactions_that_wait),
         LIMIT_TEST(test_a_new_limit_counts_for_compactions_under_way),
+        LIMIT_TEST(test_a_limit_is_in_force_when_it_is_set),
         LIMIT_TEST(test_work_that_needs_the_reserve_does_not_wait_for_the_limit),
         LIMIT_TEST(test_the_limit_never_stops_writes),
         LIMIT_TEST(test_each_device_has_turns_of_its_own),

@@ -427,14 +427,16 @@ static const struct command server_commands[] = {
     { "knob set", "NAME VALUE [--persist]", "set a knob while the server serves",
       "VALUE: as in the file, such as 512MiB. It passes all checks of a start, with the other\n"
       "values that are in force, before anything changes. The command prints the value before\n"
-      "and the one that was read back from where it works.\n"
+      "and the one that was read back from where it works. Both are told if this is not VALUE: a\n"
+      "tier has whole slabs of 2 MiB, as many on each lane.\n"
       "\n"
       "      --persist  write the value into the server's file, too. Only that value changes\n"
       "                 there: comments, layout, mode and owner stay. A file that a start would\n"
       "                 refuse is not written. A knob that is not live needs a restart then\n"
       "\n"
-      "With -o json: {name, old, value, applied, file}. Applied is false if the knob is not live;\n"
-      "file is null without --persist.\n",
+      "With -o json: {name, old, asked, value, applied, file}. Asked is VALUE. Applied is false "
+      "if\n"
+      "the knob is not live; file is null without --persist.\n",
       "  embtier knob set log.level debug\n"
       "  embtier knob set rocksdb.memtable_bytes 512MiB --persist\n",
       command_knob_set, NULL },

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/config/knob_text.h"
@@ -99,6 +100,16 @@ int command_knob_get(struct cli *cli, int argc, char **argv)
 
 /* ---- Set ---- */
 
+/* True if both are numbers, and not the same: what is in force may be another one than was asked
+ * for. Other values are in force as they were given, or are refused. */
+static bool differs(const char *asked, const char *value)
+{
+    uint64_t asked_number = 0, number = 0;
+
+    return parse_bytes(asked, &asked_number) == EMBTIER_OK &&
+           parse_bytes(value, &number) == EMBTIER_OK && asked_number != number;
+}
+
 static int print_change(const struct cli *cli, const struct embtier_knob_change *change,
                         const char *value)
 {
@@ -108,11 +119,15 @@ static int print_change(const struct cli *cli, const struct embtier_knob_change 
     const bool applied = embtier_knob_change_is_applied(change) != 0;
 
     if (cli->json)
-        return cli_print_json(json_pack("{s:s, s:o, s:o, s:b, s:o}", "name", knob->name, "old",
-                                        knob_value_json(old), "value", knob_value_json(knob->value),
-                                        "applied", applied, "file", knob_value_json(file)),
+        return cli_print_json(json_pack("{s:s, s:o, s:o, s:o, s:b, s:o}", "name", knob->name, "old",
+                                        knob_value_json(old), "asked", knob_value_json(value),
+                                        "value", knob_value_json(knob->value), "applied", applied,
+                                        "file", knob_value_json(file)),
                               JSON_DOUBLE_DIGITS);
-    if (applied)
+    if (applied && differs(value, knob->value))
+        text_print(stdout, "%s: %s -> %s (asked %s, in force %s)\n", knob->name,
+                   knob_value_shown(old), knob->value, value, knob->value);
+    else if (applied)
         text_print(stdout, "%s: %s -> %s\n", knob->name, knob_value_shown(old),
                    knob_value_shown(knob->value));
     else

@@ -35,7 +35,7 @@ def test_an_administrator_sets_knobs_and_others_do_not(guarded):
         done = run_as(guarded, "boss", transport, "knob", "set", "lanes.group_seconds", value)
         assert done.returncode == 0, done
         assert json.loads(done.stdout) | {"applied": True, "file": None} == {
-            "name": "lanes.group_seconds", "old": old, "value": value, "applied": True, "file": None,
+            "name": "lanes.group_seconds", "old": old, "asked": value, "value": value, "applied": True, "file": None,
         }  # fmt: skip
         for words in (("knob", "set", "lanes.group_seconds", "7"), ("knob", "list"), ("config", "show"), ("config", "diff")):
             done = run_as(guarded, "trainer", transport, *words)

@@ -10,9 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import embtier
-from knobbed import answer, refused, run, set_knob, wait_for
+from knobbed import answer, differences, refused, run, set_knob, wait_for
 
 MIB = 1 << 20
+COMPUTED = {
+    "socket.max_user_sessions", "socket.max_user_arena_bytes", "checkpoints.max_user_checkpoints", "data.reserve_bytes", "endurance.capacity_bytes",
+}  # fmt: skip
+
+
+def in_bytes(value: str) -> int:
+    units = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+    return int(value[:-3]) * units[value[-3:]] if value[-3:] in units else int(value)
+
 
 
 def must_refuse(error: type[Exception], call, *arguments, **options) -> Exception:
@@ -24,7 +33,7 @@ def must_refuse(error: type[Exception], call, *arguments, **options) -> Exceptio
 def test_the_log_has_the_lines_of_its_level(own_daemon):
     with own_daemon.connect() as server:
         assert set_knob(own_daemon, "log.level", "error") == {
-            "name": "log.level", "old": "info", "value": "error", "applied": True, "file": None,
+            "name": "log.level", "old": "info", "asked": "error", "value": "error", "applied": True, "file": None,
         }  # fmt: skip
         server.checkpoint()
         assert not own_daemon.logged("checkpoint made")
@@ -114,12 +123,54 @@ def test_other_options_of_rocksdb_are_read_back(own_daemon):
     assert set_knob(own_daemon, "rocksdb.metadata_cache_bytes", "4096KiB")["value"] == "4MiB"
 
 
+def test_compactions_have_their_limit_at_once(own_daemon):
+    name, none = "rocksdb.compaction_bytes_per_second", "no limit is set"
+    for value, shown in (("5MiB", "limit: 5MiB a second, "), ("7340032", "limit: 7MiB a second, ")):
+        set_knob(own_daemon, name, value)
+        limit = answer(own_daemon, "compaction", "status")["limit"]
+        assert limit["state"] != "none" and none not in limit["why"]
+        assert shown in run(own_daemon, "compaction", "status").stdout
+    assert run(own_daemon, "knob", "set", name, "7MiB").stdout == f"{name}: 7MiB -> 7MiB\n"
+    set_knob(own_daemon, name, "0")
+    assert answer(own_daemon, "compaction", "status")["limit"]["state"] == "none"
+
+
+def test_values_that_are_computed_are_shown(make_daemon):
+    """Those that a client meets, and those of the metrics."""
+    own_daemon = make_daemon()
+    for section, key in (name.split(".") for name in COMPUTED):
+        own_daemon.config.get(section, {}).pop(key, None)
+    own_daemon.configure({})
+    own_daemon.start()
+    set_knob(own_daemon, "socket.max_sessions", "8")
+    set_knob(own_daemon, "socket.max_total_arena_bytes", "2GiB")
+    set_knob(own_daemon, "checkpoints.max_checkpoints", "2")
+    own = {knob["name"]: knob for knob in answer(own_daemon, "knob", "list")["knobs"]}
+    shown = {name: own[name]["value"] for name in COMPUTED}
+    assert {own[name]["source"] for name in COMPUTED} == {"default"}
+    assert shown["socket.max_user_sessions"] == "6"
+    assert shown["socket.max_user_arena_bytes"] == "1536MiB"
+    assert shown["checkpoints.max_user_checkpoints"] == "1"
+    metrics = own_daemon.metrics()
+    assert in_bytes(shown["data.reserve_bytes"]) == metrics["store_reserve_bytes"]  # of one directory
+    assert in_bytes(shown["endurance.capacity_bytes"]) == metrics["store_capacity_bytes"]
+    for name in COMPUTED:
+        assert answer(own_daemon, "knob", "get", name)["value"] == shown[name]
+    assert not COMPUTED & differences(own_daemon).keys()
+    assert set_knob(own_daemon, "socket.max_user_sessions", "7")["old"] == "6"
+    set_knob(own_daemon, "socket.max_sessions", "16")  # nothing else is set by it
+    assert answer(own_daemon, "knob", "get", "checkpoints.max_user_checkpoints")["source"] == "default"
+    with own_daemon.connect(arena_bytes=0) as server:
+        server.checkpoint()
+        must_refuse(embtier.BusyError, server.checkpoint)
+
+
 def test_hours_of_compaction_are_one_value_for_both_commands(own_daemon):
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["value"] is None
     assert run(own_daemon, "compaction", "schedule", "02:00-03:00").returncode == 0
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["source"] == "set"
     assert set_knob(own_daemon, "rocksdb.compaction_hours", "22:00-06:00")["value"] == "22:00-06:00"
-    assert "22:00-06:00" in run(own_daemon, "compaction", "status").stdout
+    assert answer(own_daemon, "compaction", "status")["hours"] == "22:00-06:00"  # for people, only at other times
     assert run(own_daemon, "compaction", "schedule", "01:00-02:00").returncode == 0
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["value"] == "01:00-02:00"
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["source"] == "set"

@@ -47,7 +47,7 @@ def test_only_the_value_changes_in_the_file(written):
     daemon, path = written
     before = lines_of(path)
     done = set_knob(daemon, "checkpoints.keep", "7", "--persist")
-    assert done == {"name": "checkpoints.keep", "old": "2", "value": "7", "applied": True, "file": str(path)}
+    assert done == {"name": "checkpoints.keep", "old": "2", "asked": "7", "value": "7", "applied": True, "file": str(path)}
     after = lines_of(path)
     assert changed_lines(before, after) == [("    keep: 2    # two is enough", "    keep: 7    # two is enough")]
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -72,7 +72,7 @@ def test_only_the_value_changes_in_the_file(written):
 def test_a_knob_that_needs_a_restart_waits_in_the_file(written):
     daemon, path = written
     done = answer(daemon, "knob", "set", "rocksdb.bloom_bits_per_key", "12", "--persist")
-    assert done == {"name": "rocksdb.bloom_bits_per_key", "old": "10", "value": "10", "applied": False, "file": str(path)}
+    assert done == {"name": "rocksdb.bloom_bits_per_key", "old": "10", "asked": "12", "value": "10", "applied": False, "file": str(path)}
     assert differences(daemon) == {"rocksdb.bloom_bits_per_key": ("10", "12")}
     text = run(daemon, "knob", "set", "cache.tiers[0].name", "fast tier", "--persist")
     assert text.returncode == 1  # a name has no blank

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import LANES, SANITIZED
-from knobbed import answer, refused, run, set_knob, wait_for
+from knobbed import answer, differences, refused, run, set_knob, wait_for
 
 MIB = 1 << 20
 DIM = 64
@@ -115,12 +115,16 @@ def sizes(seed: int, count: int) -> list[tuple[str, str, int]]:
     return [(FIRST, "dram", LARGE), (SECOND, "pmem", LARGE), *some]
 
 
+def in_force(mib: int) -> int:
+    """MiB of a tier of so many: whole slabs of 2 MiB, which lanes share evenly."""
+    return (mib + 1) // 2 // LANES * LANES * 2
+
+
 def must_have(daemon, name: str, tier: str, mib: int) -> None:
-    """Sets a size. It is read back, shown, and kept by the tier: slabs of 2 MiB that lanes share evenly."""
+    """Sets a size. The one that the tier has then is read back and shown."""
     changed = set_knob(daemon, name, f"{mib}MiB")
-    assert changed["value"] == f"{mib}MiB"
-    slabs = mib // 2 if mib % 2 == 0 else mib // 2 + 1
-    assert capacity(daemon, tier) == slabs // LANES * LANES * 2 * MIB
+    assert (changed["asked"], changed["value"]) == (f"{mib}MiB", f"{in_force(mib)}MiB")
+    assert capacity(daemon, tier) == in_force(mib) * MIB
 
 
 def test_tiers_have_random_sizes_while_clients_train(tiered, request):
@@ -190,6 +194,24 @@ def test_a_size_is_kept_for_the_next_start(tiered):
     tiered.stop()
     tiered.start()
     assert capacity(tiered, "dram") == LARGE * MIB
+    tiered.stop()
+
+
+def test_a_size_is_told_that_is_not_the_one_asked_for(tiered):
+    """The file keeps the size that was asked for, and is no other configuration."""
+    asked, found = LARGE + 1, in_force(LARGE + 1)
+    assert asked != found
+    text = run(tiered, "knob", "set", FIRST, f"{asked}MiB", "--persist").stdout
+    assert text.splitlines()[0] == f"{FIRST}: {SMALL}MiB -> {found}MiB (asked {asked}MiB, in force {found}MiB)"
+    tiered.stop()
+    tiered.start()
+    assert capacity(tiered, "dram") == found * MIB
+    assert answer(tiered, "knob", "get", FIRST)["value"] == f"{found}MiB"
+    assert differences(tiered) == {}
+    assert set_knob(tiered, SECOND, f"{LARGE}MiB")["old"] == f"{SMALL}MiB"  # with the first as it is
+    assert set(differences(tiered)) == {SECOND}
+    assert run(tiered, "knob", "set", FIRST, f"{SMALL}MiB").stdout == f"{FIRST}: {found}MiB -> {SMALL}MiB\n"
+    assert differences(tiered)[FIRST] == (f"{SMALL}MiB", f"{asked}MiB")
     tiered.stop()
 
 
