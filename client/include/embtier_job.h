@@ -38,12 +38,12 @@ EMBTIER_PUBLIC size_t embtier_job_list_count(const struct embtier_job_list *list
 EMBTIER_PUBLIC const struct embtier_job *embtier_job_list_at(const struct embtier_job_list *list,
                                                              size_t index);
 EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
-/* Cancels a job. A waiting one is removed; a running one stops soon and undoes its work, unless it
- * has just ended. *@ret_runs is nonzero if it ran; @ret_runs may be NULL. The client that asked for
- * the job gets CANCELLED. A user can cancel its own jobs; root and the server's user can cancel
- * all. NOT_FOUND; PERMISSION; INVALID: it runs and is of a kind that cannot be stopped, such as a
- * drop or a checkpoint. An import or export keeps one number from begin to end; a cancelled one
- * ends with the step in progress. */
+/* Cancels a job. A waiting one is removed; a running one stops soon, unless it has just ended. It
+ * undoes its work, but a move of buckets and a compaction keep what is done. *@ret_runs is nonzero
+ * if it ran; @ret_runs may be NULL. The client that asked for the job gets CANCELLED. A user can
+ * cancel its own jobs; root and the server's user can cancel all. NOT_FOUND; PERMISSION; INVALID:
+ * it runs and is of a kind that cannot be stopped, such as a drop or a checkpoint. An import or
+ * export keeps one number from begin to end; a cancelled one ends with the step in progress. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
                                                                       uint64_t id, int *ret_runs);
 

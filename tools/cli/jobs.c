@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text/text_escape.h"
@@ -105,9 +106,58 @@ int command_jobs(struct cli *cli, int argc, char **argv)
     return exit_code;
 }
 
+/* ---- Cancelling ---- */
+
+/* How a job that runs ends when it is cancelled; its kind in a list of jobs, in the order of the
+ * help. */
+static const struct {
+    const char *kind;
+    const char *end;
+} ends[] = {
+    { "table create", "and its table is not made" },
+    { "checkpoint restore", "and no table is restored" },
+    { "import", "and no table is made" },
+    { "table move", "and the rows that it moved go back" },
+    { "reshard", "and rows stay where they are by then, those that it moved in their new shards" },
+    { "compaction run", "and what is compacted by then stays so" },
+    { "checkpoint verify", "without a result; it changes nothing" },
+    { "export", "and its client gets no more rows" },
+};
+
+static const char *end_of(const char *kind)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (strcmp(kind, ends[i].kind) == 0)
+            return ends[i].end;
+    return NULL; /* of a newer server */
+}
+
+/* Finds the kind of a job, before it ends. *@ret_end is NULL if there is none, or it is not
+ * known. */
+static enum embtier_err find_end(struct cli *cli, uint64_t id, const char **ret_end)
+{
+    struct embtier_job_list *list = NULL;
+
+    TRY(embtier_job_list(cli->server, &list));
+    for (size_t i = 0; i < embtier_job_list_count(list); i++)
+        if (embtier_job_list_at(list, i)->id == id)
+            *ret_end = end_of(embtier_job_list_at(list, i)->kind);
+    embtier_job_list_free(list);
+    return EMBTIER_OK;
+}
+
+static void print_cancelled(uint64_t id, bool runs, const char *end)
+{
+    if (!runs)
+        printf("job %" PRIu64 " was cancelled before it began\n", id);
+    else
+        printf("job %" PRIu64 " stops soon%s%s\n", id, end ? ", " : "", end ? end : "");
+}
+
 int command_jobs_cancel(struct cli *cli, int argc, char **argv)
 {
     int exit_code = cli_arguments(cli, argc, argv, 1, 1);
+    const char *end = NULL;
     enum embtier_err err;
     uint64_t id = 0;
     int runs = 0;
@@ -119,15 +169,15 @@ int command_jobs_cancel(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
-    err = embtier_job_cancel(cli->server, id, &runs);
+    err = find_end(cli, id, &end);
+    if (err == EMBTIER_OK)
+        err = embtier_job_cancel(cli->server, id, &runs);
     if (err)
         return cli_fail_server(cli, err);
     if (cli->json)
         return cli_print_json(json_pack("{s:o, s:s}", "cancelled", cli_json_u64(id), "state",
                                         runs ? "running" : "waiting"),
                               JSON_DOUBLE_DIGITS);
-    printf(runs ? "job %" PRIu64 " stops soon and undoes its work\n"
-                : "job %" PRIu64 " was cancelled before it began\n",
-           id);
+    print_cancelled(id, runs != 0, end);
     return EXIT_DONE;
 }

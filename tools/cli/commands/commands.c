@@ -302,10 +302,18 @@ static const struct command server_commands[] = {
       "`embtier data list`.\n",
       "  embtier data remove /mnt/nvme2/embtier --rate 200\n", command_data_remove, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
-      "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
-      "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"
-      "and checkpoints that have begun are finished. The client that asked for the job gets the\n"
-      "error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
+      "A waiting job is removed from the queue. A running job stops soon, by its kind:\n"
+      "  table create, checkpoint restore, import\n"
+      "                     undoes its work: no table is made\n"
+      "  table move         undoes its work: the rows that it moved go back\n"
+      "  reshard            rows stay where they are by then, those that it moved in their new\n"
+      "                     shards; `embtier data add` and `data remove` are of this kind too\n"
+      "  compaction run     what is compacted by then stays so\n"
+      "  checkpoint verify, export\n"
+      "                     changes nothing on the server\n"
+      "All other kinds are finished once they have begun, such as drops and checkpoints, and\n"
+      "cannot be cancelled then. The client that asked for the job gets the error CANCELLED. Root\n"
+      "and the server's user may cancel jobs of all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list long work that waits or runs",
       "Jobs run side by side, and checkpoints never wait for long ones. Jobs of one kind wait\n"

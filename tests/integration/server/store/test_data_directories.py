@@ -219,7 +219,9 @@ def test_an_order_is_cancelled_and_a_start_goes_on_with_one(daemon: Daemon):
         refused = run_cli(daemon, *words)
         assert refused.returncode == 1 and "a data directory is being added or removed" in refused.stderr, refused.stderr
     job = next(job for job in json.loads(run_cli(daemon, "-o", "json", "jobs").stdout) if job["kind"] == "reshard")
-    assert run_cli(daemon, "jobs", "cancel", str(job["id"])).returncode == 0
+    cancelled = run_cli(daemon, "jobs", "cancel", str(job["id"]))
+    assert cancelled.returncode == 0
+    assert cancelled.stdout == f"job {job['id']} stops soon, and rows stay where they are by then, those that it moved in their new shards\n"
     thread.join()
     assert data(daemon, "list")["order"] is None
     check_rows(daemon, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from stores import run_cli
 
 import embtier
 
+ROOT = Path(__file__).resolve().parents[4]
 NOBODY = 65534
 LIMIT_S = 60
 MANY_ROWS = 100_000_000  # of one number each; filling them takes minutes
@@ -270,6 +272,25 @@ def test_a_drop_that_waits_is_withdrawn_with_its_client(held_drop, begin, how):
         assert states["waiting"] == "live" and states.get("held") != "live"
 
 
+def kinds_that_stop() -> set[str]:
+    """From the server's sources: a job of such a kind can be cancelled while it runs."""
+    kinds = set()
+    for source in (ROOT / "daemon" / "jobs").rglob("*_job.c"):
+        for body in re.findall(r"struct job_kind \w+ = \{(.*?)\};", source.read_text(), re.DOTALL):
+            if ".stops = true" in body:
+                kinds.add(re.search(r'\.word = "([^"]+)"', body)[1])
+    return kinds
+
+
+def test_the_help_tells_how_each_kind_of_job_ends_that_runs():
+    kinds = kinds_that_stop()
+    assert {"reshard", "import"} <= kinds
+    text = subprocess.run([CLI, "jobs", "cancel", "--help"], check=True, capture_output=True, text=True).stdout
+    listed = text.partition("by its kind:\n")[2].partition("All other kinds")[0]
+    told = {kind for line in listed.splitlines() for kind in re.split(r" {2,}", line.strip())[0].split(", ")}
+    assert kinds <= told
+
+
 def test_a_drop_that_waits_can_be_cancelled_and_one_that_has_begun_cannot(held_drop, begin):
     client = begin(held_drop, "table", "drop", "waiting")
     await_that(lambda: state_of(held_drop, "waiting") == "waiting")
@@ -360,7 +381,7 @@ def test_an_import_is_one_job_that_can_be_cancelled(own_daemon, begin, numbers):
         assert (job["id"], job["kind"], job["pid"]) == (first["id"], "import", client.pid)
         assert job["age_ms"] >= first["age_ms"]
     done = cancel(own_daemon, first["id"])
-    assert done.returncode == 0 and "stops soon" in done.stdout, done
+    assert done.returncode == 0 and "stops soon, and no table is made" in done.stdout, done
     await_that(lambda: not jobs(own_daemon))
     client.send_signal(signal.SIGCONT)
     assert client.wait(LIMIT_S) == 1
