@@ -112,20 +112,30 @@ static const struct command server_commands[] = {
       "      --home HOME         place of the rows in memory: cache (default), the row cache;\n"
       "                          array, memory kept for arrays, in which each row has its own\n"
       "                          place (array_bytes in embtierd.yaml(5))\n"
-      "      --tier TIER         tier of an array (default the fastest with room)\n",
+      "      --tier TIER         tier of an array (default the fastest with room)\n"
+      "\n"
+      "With -o json: as `embtier table show`.\n",
       "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
       "  embtier table create ads --rows 100000 --dim 64 --home array --tier dram\n"
       "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
       "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",
       command_table_create, help_table_create },
-    { "table list", "", "list the tables", "",
+    { "table list", "", "list the tables",
+      "With -o json: a list of tables, each as `embtier table show`.\n",
       "  embtier table list\n"
       "  embtier -o json table list | jq -r '.[].name'\n",
       command_table_list, NULL },
-    { "table show", "TABLE", "describe one table", "", "  embtier table show users\n",
-      command_table_show, NULL },
+    { "table show", "TABLE", "describe one table",
+      "With -o json: {name, table_id, rows, dim, dtype, optimizer, init, seed, eager,\n"
+      "weight_bytes, state_bytes, state, rounding, allow_nonfinite, durability, uuid, step, home,\n"
+      "tier, hot_rows, lookup_rows, missed_lookup_rows, read_lookup_rows, lookup_ns}; rows may be\n"
+      "the text unbounded, and bytes are those of a row. An init has its numbers too, such as\n"
+      "init_low, and an optimizer its hyperparameters, under their names.\n",
+      "  embtier table show users\n", command_table_show, NULL },
     { "table drop", "TABLE [--yes]", "delete a table and all its rows",
-      "  -y, --yes  do not ask; without a terminal nothing is asked\n",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
+      "\n"
+      "With -o json: {dropped}, the table's name.\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
     { "table move", "TABLE --home cache|array|split [--tier T] [--hot-rows FILE] [--rate MIB]",
       "move a table's rows to another home in memory while clients work",
@@ -170,16 +180,20 @@ static const struct command server_commands[] = {
     { "checkpoint list", "", "list the checkpoints, oldest first",
       "NEW: bytes of files that a checkpoint does not share with the one before it.\n"
       "\n"
-      "With -o json: as `embtier checkpoint create`, without the names of tables.\n",
+      "With -o json: as `embtier checkpoint create`, without tables.\n",
       "  embtier checkpoint list\n"
       "  embtier -o json checkpoint list | jq '.[] | {id, step}'\n",
       command_checkpoint_list, NULL },
     { "checkpoint show", "ID", "describe one checkpoint",
-      "Held rows: updates that waited for room while the checkpoint's rows were written.\n",
+      "Held rows: updates that waited for room while the checkpoint's rows were written.\n"
+      "\n"
+      "With -o json: as `embtier checkpoint create`.\n",
       "  embtier checkpoint show 7\n", command_checkpoint_show, NULL },
     { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
       "Exit status 1: the checkpoint is damaged, and a message names the file, or it could not be "
-      "read.\n",
+      "read.\n"
+      "\n"
+      "With -o json: {verified}, the ID of a checkpoint that is whole.\n",
       "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
     { "checkpoint restore", "ID [TABLE...] [--as NAME]", "restore tables from a checkpoint",
       "Without TABLE: all tables of the checkpoint. They become new tables with the rows,\n"
@@ -197,7 +211,9 @@ static const struct command server_commands[] = {
       "  -y, --yes  do not ask; without a terminal nothing is asked\n"
       "\n"
       "The newest checkpoint cannot be deleted, because a crash restores it. Only root and the\n"
-      "server's user may delete another user's checkpoint.\n",
+      "server's user may delete another user's checkpoint.\n"
+      "\n"
+      "With -o json: {deleted}, the ID.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
     { "compaction status", "[--all]", "show why shards compact, or do not",
       "  --all  also databases that have nothing to compact\n"
@@ -230,22 +246,28 @@ static const struct command server_commands[] = {
       "although compaction may be paused or wait for its hours. Run it before a busy time.\n"
       "Ctrl-C and `embtier jobs cancel` end it; the rest then compacts as before.\n"
       "With --full, space of old versions comes back, and another rocksdb.layout takes effect in\n"
-      "all files. Clients read and write meanwhile, and shards that are urgent come first.\n",
+      "all files. Clients read and write meanwhile, and shards that are urgent come first.\n"
+      "\n"
+      "With -o json: {done}, which is true.\n",
       "  embtier compaction run\n"
       "  embtier compaction run --full\n",
       command_compaction_run, NULL },
     { "compaction pause", "", "put compaction off",
       "Shards compact no more, until `embtier compaction resume` or the server's next start.\n"
       "Compactions that run go on to their end. Shards near the limit at which they take no\n"
-      "more updates compact all the same.\n",
+      "more updates compact all the same.\n"
+      "\n"
+      "With -o json: {paused}, true.\n",
       "  embtier compaction pause\n", command_compaction_pause, NULL },
-    { "compaction resume", "", "end a pause of compaction", "", "  embtier compaction resume\n",
-      command_compaction_resume, NULL },
+    { "compaction resume", "", "end a pause of compaction", "With -o json: {paused}, false.\n",
+      "  embtier compaction resume\n", command_compaction_resume, NULL },
     { "compaction schedule", "HOURS", "let shards compact at some hours only",
       "HOURS are ranges of the server's local time: 22:00-06:00, or 12:00-13:00,20:00-24:00.\n"
       "An empty text means all day. At other times only shards near the limit at which they\n"
       "take no more updates compact. The hours hold until the server's next start; the key\n"
-      "rocksdb.compaction_hours keeps them.\n",
+      "rocksdb.compaction_hours keeps them.\n"
+      "\n"
+      "With -o json: {hours}, as given.\n",
       "  embtier compaction schedule 22:00-06:00\n"
       "  embtier compaction schedule ''\n",
       command_compaction_schedule, NULL },
@@ -313,7 +335,9 @@ static const struct command server_commands[] = {
       "                     changes nothing on the server\n"
       "All other kinds are finished once they have begun, such as drops and checkpoints, and\n"
       "cannot be cancelled then. The client that asked for the job gets the error CANCELLED. Root\n"
-      "and the server's user may cancel jobs of all users.\n",
+      "and the server's user may cancel jobs of all users.\n"
+      "\n"
+      "With -o json: {cancelled, state}: the ID, and running or waiting, as the job was.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list long work that waits or runs",
       "Jobs run side by side, and checkpoints never wait for long ones. Jobs of one kind wait\n"
@@ -336,7 +360,10 @@ static const struct command server_commands[] = {
       "      --all-rows         also export rows that were never written, with their initial\n"
       "                         values; there are then no `ids`, and row 0 is the first\n"
       "      --format FORMAT    safetensors (default), npy\n"
-      "      --file-bytes SIZE  largest size of a file, roughly, such as 512MiB (default 4GiB)\n",
+      "      --file-bytes SIZE  largest size of a file, roughly, such as 512MiB (default 4GiB)\n"
+      "\n"
+      "With -o json: {table, path, checkpoint, rows, bytes, parts}; parts is the number of files\n"
+      "with rows.\n",
       "  embtier export users /backup/users --state\n"
       "  embtier export users /tmp/users --all-rows --format npy\n",
       command_export, NULL },
@@ -358,7 +385,9 @@ static const struct command server_commands[] = {
       "                         is none, rows 0, 1, ...)\n"
       "      --rows N|unbounded rows of the table (default: as in the file; unbounded with ids)\n"
       "and --optimizer, --init, --seed, --rounding and --allow-nonfinite, as for `embtier table\n"
-      "create`.\n",
+      "create`.\n"
+      "\n"
+      "With -o json: {table, path, rows, bytes}.\n",
       "  embtier import /backup/users --as users.before\n"
       "  embtier import embeddings.npy --as words --optimizer adagrad\n",
       command_import, help_table_create },
@@ -381,7 +410,9 @@ static const struct command server_commands[] = {
       "too large, or not 0 and so small that it would become 0.\n"
       "The optimizer's state does not change.\n"
       "\n"
-      "      --state  set the state too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
+      "      --state  set the state too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n"
+      "\n"
+      "With -o json: {table, rows_set}.\n",
       "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
       "  embtier set --state users - <rows.txt\n",
       command_set, NULL },

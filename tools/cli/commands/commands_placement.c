@@ -70,7 +70,9 @@ const struct command placement_commands[] = {
       "with at most one range of a table in an array. The search minimises the time of the\n"
       "slowest GPU's lookups. The limits are bytes, reads/s and bytes written a day. The plan is\n"
       "printed as `embtier plan show` prints it. docs/internals/placement/planning.md describes\n"
-      "the keys of the files, and the model.\n",
+      "the keys of the files, and the model.\n"
+      "\n"
+      "With -o json: as `embtier plan show`.\n",
       "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
       "  embtier plan make rows.plan --profile run.profile --machine machine.yaml --row-wise\n"
       "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
@@ -181,7 +183,7 @@ const struct command placement_commands[] = {
       "enough within all limits; without a target, within all limits.\n"
       "\n"
       "With -o json: {plans: [{machine, change, cost, power_w, samples_per_s, time_s, reaches,\n"
-      "why}], cheapest: its number in plans, or null}.\n",
+      "why}], cheapest: its number in plans or null}.\n",
       "  embtier plan what-if small.yaml large.yaml --profile run.profile --target 200000\n",
       command_plan_what_if, NULL },
     { "profile record", "--seconds N --save FILE [--memory SIZE]",
@@ -223,7 +225,9 @@ const struct command placement_commands[] = {
       "  embtier profile stop --save run.profile\n", command_profile_stop, NULL },
     { "profile save", "FILE", "save the profile of the server, so far or of the last run",
       "FILE: a new file of JSON, for `embtier profile show`. A dropped table is in it, unless a\n"
-      "later one has its name.\n",
+      "later one has its name.\n"
+      "\n"
+      "With -o json: {saved}, the FILE.\n",
       "  embtier profile save run.profile\n", command_profile_save, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
       "      --tables N       number of tables (default 4)\n"

@@ -28,7 +28,7 @@ void help_status(FILE *out)
         "capacity_bytes, used_bytes, rows, dirty_rows, hit_rate: 0 to 1}], arrays:\n"
         "{capacity_bytes, used_bytes, rows, dirty_rows}, ssd: {stored_bytes, written_bytes,\n"
         "room_bytes, pending_compaction_bytes, compacting_shards, resharded: 0 to 1 while buckets\n"
-        "move, else null}, checkpoint: {id, age_s, interval_s}, plan: as `embtier stats`,\n"
+        "move or null}, checkpoint: {id, age_s, interval_s}, plan: as `embtier stats`,\n"
         "tables: [{name, rows, dim, bytes, lookup_rows, missed_lookup_rows, updated_rows,\n"
         "written_bytes}]}; an unknown value is null; with --watch, one line per interval.\n"
         "\nWarnings, and when they are given:\n",

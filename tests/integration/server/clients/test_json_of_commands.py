@@ -46,6 +46,64 @@ ELSEWHERE = {
 NO_JSON = {"completion": "prints a script"}
 
 
+# Keys of which the help says that they are there at times only.
+AT_TIMES = {"get": {"state"}, "checkpoint list": {"tables"}, "support-bundle": {"hidden_secrets", "bytes", "missing"}}
+
+
+class Keys:
+    """The keys that a help names: `{name, tables: [{rows, dim}]}`. A name in capitals, or `...`, stands for any key."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self.keys: dict[str, Keys | None] = {}
+        end = at + 1
+        while text[end] != "}":
+            name = re.compile(r"[\s,]*(\w+|\.\.\.)").match(text, end)
+            assert name, text[at:]
+            end, inner = name.end(), None
+            while text[end] not in ",}":
+                if text[end] == "{":
+                    inner = Keys(text, end)
+                    end = inner.end
+                elif text[end] == "[":
+                    listed = re.compile(r"\[\s*(?=\{)").match(text, end)
+                    inner = Keys(text, listed.end()) if listed else None
+                    end = text.index("]", inner.end if inner else end) + 1
+                else:
+                    end += 1
+            self.keys[name[1]] = inner
+        self.end = end + 1
+
+    def check(self, value: object, path: str, at_times: set[str]) -> None:
+        if isinstance(value, list):
+            for one in value:
+                self.check(one, path, at_times)
+        elif isinstance(value, dict) and not any(key.isupper() or key == "..." for key in self.keys):
+            assert value.keys() - at_times == self.keys.keys() - at_times, path
+            for key, inner in self.keys.items():
+                if inner and key in value:
+                    inner.check(value[key], f"{path}.{key}", at_times)
+
+
+def keys_of(words: str) -> Keys | None:
+    """The first form that the help of a command names, or that of the command it refers to. None: it names other kinds."""
+    text = subprocess.run([CLI, *words.split(), "--help"], check=True, capture_output=True, text=True).stdout
+    told = re.search(r"[Ww]ith -o json\b|also with -o json", text)
+    assert told, f"the help of {words} has no word on JSON"
+    refers = re.search(r"as\s+(an\s+item\s+of\s+|for\s+)?`(?:embtier\s+)?([a-z\s]+)`", text[told.start() :])
+    at = text.find("{", told.end())
+    if at >= 0 and (not refers or at < told.start() + refers.start()):
+        return Keys(text, at)
+    whole = keys_of(" ".join(refers[2].split())) if refers else None
+    if whole and (refers[1] or "").startswith("an"):
+        return next(inner for inner in whole.keys.values() if inner or len(whole.keys) > 1)
+    return whole
+
+
+def test_the_help_of_every_command_tells_the_keys_of_its_json():
+    for words in {*CALLS, *ELSEWHERE}:
+        keys_of(words)
+
+
 def table_of_commands() -> list[str]:
     text = subprocess.run([CLI, "--help"], check=True, capture_output=True, text=True).stdout
     listed = text.partition("Commands:\n")[2].partition("\n\n")[0]
@@ -78,6 +136,9 @@ def test_every_command_prints_json_where_it_is_wanted(daemon, tmp_path):
         except json.JSONDecodeError:
             pytest.fail(f"no JSON of embtier {' '.join(called)}: {done.stdout[:500]!r}")
         assert values and all(isinstance(value, (dict, list)) for value in values), (words, done.stdout)
+        keys = keys_of(words)
+        if keys:
+            keys.check(values, words, AT_TIMES.get(words, set()))
 
 
 def test_the_keys_of_the_configuration_are_those_of_the_lines(daemon):
