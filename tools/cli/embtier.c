@@ -30,7 +30,8 @@ const char cli_common_help[] =
     "  -o, --output text|json  for people (default) or for programs; errors are lines on standard\n"
     "                          error with both\n"
     "  -t, --timeout SECONDS   give up when the server is silent for this long (0: never; the\n"
-    "                          default is 10, and never for work that shows its progress)\n"
+    "                          default is 10, and 0 for work of the server that shows its\n"
+    "                          progress)\n"
     "  -h, --help              print help, also for one command\n"
     "  -V, --version           print the version\n";
 

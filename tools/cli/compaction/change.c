@@ -93,7 +93,7 @@ int command_compaction_run(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "compacting", "the rest compacts as before");

@@ -174,7 +174,7 @@ static int run(struct cli *cli, int argc, char **argv, bool removes)
 
     if (exit_code >= 0)
         return exit_code;
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "moving", "the server goes on: see `embtier data list`");

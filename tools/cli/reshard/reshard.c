@@ -94,7 +94,7 @@ int command_reshard(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    exit_code = cli_connect(cli, 0);
+    exit_code = arguments.shards > 0 ? cli_connect_patiently(cli, 0) : cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
     err = arguments.shards > 0 ? run(cli, &arguments, &reshard)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`embtier` prints no colours, whatever the terminal and NO_COLOR say, and moves no cursor where that is impossible. The bars of
-long work are in `test_progress_bar.py`, below `files/`."""
+"""`embtier` prints no colours, but in `top`, whatever the terminal and NO_COLOR say, and moves no cursor where that is impossible.
+The bars of long work are in `test_progress_bar.py`, below `files/`, and `top` has its tests in `server/top/`."""
 
 from __future__ import annotations
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from daemons import CLI, Daemon
 
-MACHINE = Path(__file__).resolve().parents[4] / "docs" / "machine.yaml"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+MACHINE = DOCS / "machine.yaml"
 # The order matters: later commands work on what earlier ones made. {} is a folder of the test.
 CALLS = {
     "table create": "t --rows 1000 --dim 4", "table list": "", "table show": "t", "table move": "t --home array",
@@ -123,9 +127,65 @@ def test_every_command_is_called_or_named():
     assert not named - table
 
 
+def called_as(words: str, arguments: str, folder: Path) -> list[str]:
+    return [*words.split(), *arguments.replace("{machine}", str(MACHINE)).replace("{}", str(folder)).split()]
+
+
+def test_the_man_page_names_the_commands_that_need_no_server(tmp_path):
+    """Those that succeed without one. A command that needs one says so by its exit status, but `top --batch` shows that it is gone."""
+    page = (DOCS / "man" / "embtier.1.in").read_text().partition("The commands\n")[2].partition("\nneed no server.")[0]
+    named = re.findall(r"^\.(?:Cm|Pq but Cm) ([a-z -]+?)\s*[,)]*$", page, re.MULTILINE)
+    but = re.findall(r"^\.Pq but Cm ([a-z -]+?)\s*,?$", page, re.MULTILINE)
+    for words, arguments in CALLS.items():
+        called = [CLI, "-s", tmp_path / "none", *called_as(words, arguments, tmp_path)]
+        done = subprocess.run(called, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+        is_named = any(f"{words} ".startswith(f"{name} ") for name in named) and words not in but
+        assert words == "top" or is_named == (done.returncode != 3), (words, done)
+    assert {"tune", "completion"} < set(named) and but == ["keys reload"]
+
+
+class Mute:
+    """Accepts connections, and says nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(str(path))
+        self.socket.listen(64)
+        self.clients: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            self.clients.append(self.socket.accept()[0])
+
+
+PATIENT = (
+    "reshard --shards 2", "data add /none", "data remove /none", "compaction run", "compaction run --full", "table drop t --yes",
+    "checkpoint create", "checkpoint verify 1", "checkpoint restore 1", "export t {}/t", "table move t --home cache",
+)  # fmt: skip
+
+
+def test_work_that_shows_its_progress_waits_for_a_silent_server(tmp_path):
+    """Another command gives up after its ten seconds, and was begun later."""
+    path = tmp_path / "mute"
+    mute = Mute(path)
+    begun = [subprocess.Popen([CLI, "-s", path, *words.replace("{}", str(tmp_path)).split()], stdin=subprocess.DEVNULL) for words in PATIENT]
+    try:
+        until = time.monotonic() + 60
+        while len(mute.clients) < len(PATIENT):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert subprocess.run([CLI, "-s", path, "reshard"], timeout=60, check=False, capture_output=True).returncode == 1
+        assert [words for words, one in zip(PATIENT, begun) if one.poll() is not None] == []
+    finally:
+        for one in begun:
+            one.kill()
+            one.wait()
+
+
 def test_every_command_prints_json_where_it_is_wanted(daemon, tmp_path):
     for words, arguments in CALLS.items():
-        called = [*words.split(), *arguments.replace("{machine}", str(MACHINE)).replace("{}", str(tmp_path)).split()]
+        called = called_as(words, arguments, tmp_path)
         done = subprocess.run(
             [CLI, "-s", daemon.socket, "-o", "json", *called], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
         )

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import json
+import re
+import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import embtier
+from daemons import CLI, embtier
 from knobbed import answer, differences, refused, run, set_knob, wait_for
 
 MIB = 1 << 20
@@ -285,3 +289,19 @@ def test_wrong_orders_are_refused_and_change_nothing(own_daemon):
     assert run(own_daemon, "knob", "set", "log.level").returncode == 2
     assert run(own_daemon, "knob", "set", "log.level", "info", "debug").returncode == 2
     assert answer(own_daemon, "config", "show") == before
+
+
+def test_the_page_for_operators_has_every_live_knob():
+    """Names of one section stand in one row, `section.first`, `second`; a name may end with … or *."""
+    page = (Path(__file__).resolve().parents[4] / "docs" / "operations.md").read_text()
+    rows = page.partition("| live knobs |")[2].partition("\n\n")[0].splitlines()[2:]
+    shown = []
+    for row in rows:
+        section = ""
+        for name in re.findall(r"`([a-z_.*…N\[\]]+)`", row.split("|")[1].partition(" but ")[0]) + re.findall(r", `([a-z_]+\.[a-z_…]+)`", row.split("|")[1]):
+            section = name.rpartition(".")[0] if "." in name else section
+            shown.append(f"{section}.{name.rpartition('.')[2]}".replace("[N]", "[]"))
+    keys = json.loads(subprocess.run([CLI, "-o", "json", "config", "keys"], check=True, capture_output=True, text=True).stdout)["keys"]
+    live = [key["name"] for key in keys if key["changes"] == "live"]
+    assert "log.level" in live
+    assert [name for name in live if not any(fnmatch.fnmatch(name, one.replace("…", "*").replace("[]", "[[]]")) for one in shown)] == []
