@@ -40,6 +40,7 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
     stats.reserve_held_bytes = space.held_bytes;
     stats.room_bytes = space.free_bytes;
     stats.space_refusals = space.refusals;
+    stats.is_refusing = space.is_refusing;
     for (uint32_t i = 0; i < store_database_count(store); i++)
         if (store_database_at(store, i))
             database_add_stats(store_database_at(store, i), &stats);

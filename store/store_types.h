@@ -51,6 +51,7 @@ struct store_stats {
     uint64_t reserve_held_bytes; /* the same, as it is */
     uint64_t room_bytes;         /* free for rows until updates are refused */
     uint64_t space_refusals;
+    bool is_refusing; /* for want of space, in the last minute */
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
     uint64_t metadata_hits;   /* index and filter blocks found in the cache */

@@ -186,6 +186,9 @@ struct server_parts;
            STORE(room_bytes))                                                                      \
     METRIC(store_space_refusals, COUNTER, "Updates refused because the disk was full", "",         \
            STORE(space_refusals))                                                                  \
+    METRIC(store_refusing, GAUGE,                                                                  \
+           "1 if an update was refused in the last minute because the disk was full", "",          \
+           STORE(is_refusing))                                                                     \
     METRIC(store_memtable_bytes, GAUGE, "RocksDB's write buffers", "", STORE(memtable_bytes))      \
     METRIC(store_metadata_cache_bytes, GAUGE, "RocksDB's index and filter blocks in memory", "",   \
            STORE(metadata_cache_bytes))                                                            \

@@ -5,7 +5,9 @@
 
 const struct health_alert health_alerts[] = {
     { "writes_blocked", "embtier_write_error != 0", "1m", NULL, NULL, NULL },
-    { "disk_full", "embtier_store_room_bytes <= 0", "1m", NULL, NULL, NULL },
+    { "disk_full",
+      "embtier_store_room_bytes <= 0 or increase(embtier_store_space_refusals_total[5m]) > 0", "1m",
+      NULL, NULL, NULL },
     { "replay_refused", "embtier_replay_refused > 0", "1m", NULL, NULL, NULL },
     { "rows_unreadable", "increase(embtier_failed_rows_total[15m]) > 0", "0m", NULL, NULL, NULL },
     { "disk_nearly_full",

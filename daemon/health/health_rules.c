@@ -47,9 +47,14 @@ static bool disk_full(const struct health_figures *figures, struct health_why *w
 {
     const double room = figure(figures, "store_room_bytes");
 
-    SAY(why, "there is no room for rows; %.0f updates were refused since the start",
-        fmax(figure(figures, "store_space_refusals"), 0));
-    return room <= 0;
+    const double refusals = fmax(figure(figures, "store_space_refusals"), 0);
+
+    if (room > 0)
+        SAY(why, "updates were refused in the last minute, %.0f since the start; room for rows: %s",
+            refusals, BYTES_OF(room));
+    else
+        SAY(why, "there is no room for rows; %.0f updates were refused since the start", refusals);
+    return room <= 0 || figure(figures, "store_refusing") > 0;
 }
 
 static bool replay_refused(const struct health_figures *figures, struct health_why *why)
@@ -205,7 +210,7 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
 #define RULES(X, BLOCKS)                                                                           \
     BLOCKS(writes_blocked, BAD, "write_error is not 0",                                            \
            "the log names the file: free space there, or replace the drive")                       \
-    BLOCKS(disk_full, BAD, "store_room_bytes is 0",                                                \
+    BLOCKS(disk_full, BAD, "store_room_bytes is 0, or store_refusing is 1",                        \
            "free space in the data directories, or drop tables or checkpoints")                    \
     BLOCKS(replay_refused, BAD, "replay_refused is 1",                                             \
            "the log says why the checkpoint failed; it is tried again")                            \

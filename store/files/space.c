@@ -32,6 +32,7 @@
 #define COMPACTION_PART  4 /* at most this part of a file system */
 #define REFILL_LEAST     ((uint64_t)(64 * KIB))
 #define LOG_NS           (UINT64_C(60) * 1000000000)
+#define REFUSING_NS      (UINT64_C(60) * 1000000000)
 
 struct directory {
     char *path;
@@ -63,8 +64,8 @@ struct space {
     uint64_t marks[2]; /* @admitted at the last two reports, oldest first: later bytes are counted
                           twice rather than not at all */
     int64_t spare_bytes;
-    uint32_t fullest; /* the directory that has the least */
-    uint64_t told_ns;
+    uint32_t fullest;    /* the directory that has the least */
+    uint64_t told_ns[2]; /* of a short lack of space, and of a full disk */
 
     sem_t wake;
     pthread_t thread;
@@ -77,6 +78,8 @@ struct space {
     _Atomic uint64_t limit; /* of @admitted */
     _Alignas(64) _Atomic uint64_t admitted;
     _Atomic uint64_t refusals;
+    _Atomic uint64_t refused_bytes; /* of the last one */
+    _Atomic uint64_t refused_ns;
 };
 
 /* ---- The reserve of a directory ---- */
@@ -306,15 +309,23 @@ static void tell(struct space *space, uint64_t *refusals)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
     const uint64_t now = atomic_load(&space->refusals);
+    const bool is_lasting = space->spare_bytes < (int64_t)atomic_load(&space->refused_bytes);
+    uint64_t *const told_ns = &space->told_ns[is_lasting];
 
-    if (now == *refusals || (space->told_ns > 0 && now_ns - space->told_ns < LOG_NS))
+    if (now == *refusals || (*told_ns > 0 && now_ns - *told_ns < LOG_NS))
         return;
     *refusals = now;
-    space->told_ns = now_ns;
-    log_warn("the disk is full except for the reserve: updates are refused until a table is "
-             "dropped, a checkpoint is deleted, or other programs free space",
-             "free_bytes_for_rows=%" PRId64 " fullest_directory=%s", space->spare_bytes,
-             LOG_QUOTED(space->directories[space->fullest].path));
+    *told_ns = now_ns;
+    log_warn(
+        is_lasting
+            ? "the disk is full except for the reserve: updates that need more than is free are "
+              "refused until a table is dropped, a checkpoint is deleted, or other programs "
+              "free space"
+            : "updates were refused, as the disk was full except for the reserve for a "
+              "moment, and has room again: compactions need space for a while; drop tables "
+              "or delete checkpoints soon",
+        "free_bytes_for_rows=%" PRId64 " fullest_directory=%s", space->spare_bytes,
+        LOG_QUOTED(space->directories[space->fullest].path));
 }
 
 static void *space_main(void *argument)
@@ -576,6 +587,8 @@ enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_
     admitted = atomic_fetch_sub(&space->admitted, bytes) - bytes;
     limit = atomic_load(&space->limit);
     *ret_room_bytes = limit > admitted ? limit - admitted : 0;
+    atomic_store(&space->refused_bytes, bytes);
+    atomic_store(&space->refused_ns, clock_now_ns(&clock_monotonic));
     atomic_fetch_add(&space->refusals, 1);
     wake(space);
     return EMBTIER_NO_SPACE;
@@ -605,7 +618,10 @@ enum embtier_err space_check(struct space *space, uint64_t bytes, const char *wh
 void space_stats(struct space *space, struct space_stats *ret_stats)
 {
     struct space_stats stats = { .refusals = atomic_load(&space->refusals) };
+    const uint64_t refused_ns = atomic_load(&space->refused_ns);
 
+    stats.is_refusing =
+        stats.refusals > 0 && clock_now_ns(&clock_monotonic) - refused_ns < REFUSING_NS;
     pthread_mutex_lock(&space->lock);
     for (uint32_t i = 0; i < space->directory_count; i++) {
         const uint64_t bytes = space->directories[i].reserve_bytes;

@@ -79,6 +79,7 @@ struct space_stats {
     uint64_t held_bytes;    /* of all directories, as it is */
     uint64_t free_bytes;    /* for rows, until updates are refused */
     uint64_t refusals;      /* refused updates */
+    bool is_refusing;       /* an update was refused in the last minute */
 };
 void space_stats(struct space *space, struct space_stats *ret_stats);
 

@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import embtier
 import numpy as np
 import pytest
 from daemons import CLI, Daemon
@@ -106,6 +107,24 @@ def test_a_full_disk_is_a_reason(make_daemon):
     assert get(port, "/livez").status == 200  # a restart would not help
     disk.empty()
     await_true(lambda: get(port, "/readyz").status == 200, "the server is ready again")
+
+
+def test_refused_updates_are_a_reason_though_there_is_room(make_daemon):
+    """A batch needs more space than there is, and a smaller one fits."""
+    daemon = make_daemon(LISTEN, lanes=1)
+    disk = Disk(daemon)
+    port = port_of(daemon)
+    with daemon.connect() as server:
+        table = server.create_table("t", DIM, durability="async")
+        disk.filler.write_bytes(bytes(int(scrape(daemon)["store_room_bytes", ""]) - 2 * MIB))
+        await_true(lambda: 0 < scrape(daemon)["store_room_bytes", ""] < 3 * MIB, "the server has looked")
+        rows = 4 * MIB // (DIM * 4)
+        with pytest.raises(embtier.NoSpaceError):
+            table.set(np.arange(rows), np.ones((rows, DIM), np.float32))
+        answer = get(port, "/readyz")
+        assert answer.status == 503
+        assert "disk_full: updates were refused in the last minute, 1 since the start" in answer.text
+        table.set(np.arange(8), np.ones((8, DIM), np.float32))
 
 
 def test_a_server_that_stops_is_alive_and_not_ready(make_daemon):

@@ -18,9 +18,12 @@ from readers import await_true, free_port, get, port_of
 MONITORING = EMBTIERD.parents[1] / "docs/monitoring"
 RULES, DASHBOARD = MONITORING / "embtier.rules.yml", MONITORING / "embtier-dashboard.json"
 TEN_GB = "0+1e10x200"  # a minute
-ALERTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # series by which it fires, and by which it does not
+ALERTS: dict[str, tuple[dict[str, str], ...]] = {  # series by which it fires, by which it does not, and more by which it fires
     "EmbtierWritesBlocked": ({"write_error": "5"}, {"write_error": "0"}),
-    "EmbtierDiskFull": ({"store_room_bytes": "0"}, {"store_room_bytes": "1"}),
+    "EmbtierDiskFull": (
+        {"store_room_bytes": "0"}, {"store_room_bytes": "1", "store_space_refusals_total": "7"},
+        {"store_room_bytes": "1", "store_space_refusals_total": "0+1x200"},
+    ),
     "EmbtierReplayRefused": ({"replay_refused": "1"}, {"replay_refused": "0"}),
     "EmbtierRowsUnreadable": ({"failed_rows_total": "0+1x200"}, {"failed_rows_total": "7"}),
     "EmbtierDiskNearlyFull": (
@@ -138,7 +141,7 @@ def test_alerts_fire_when_they_shall_and_only_then(tmp_path):
         for number, case in enumerate(cases):
             for name, value in case.items():
                 series.append({"series": of_instance(name, f"{alert}-{number}"), "values": value if "x" in value else f"{value}+0x200"})
-        for instance in (f"{alert}-0", *ALSO_FIRES.get(alert, [])):
+        for instance in (*(f"{alert}-{number}" for number in range(len(cases)) if number != 1), *ALSO_FIRES.get(alert, [])):
             labels = dict(re.findall(r'(\w+)="([^"]*)"', of_instance(next(iter(cases[0])), instance)))
             expected.append({
                 "exp_labels": labels | {"severity": told["severity"]},
