@@ -245,6 +245,18 @@ def test_without_options_there_is_a_choice_of_alternatives(trained):
     assert "its part of all bytes is not known yet" in text and report["initialization"]["saved_share"] is None
 
 
+def test_a_drive_that_is_given_is_not_asked_for(make_daemon, tmp_path):
+    profile, words = tmp_path / "run.profile", "or give --drive"
+    daemon = with_tier(make_daemon, SMALL)
+    with daemon.connect(arena_bytes=32 << 20) as server:
+        record(Trainer(server), profile, 120)
+        server.checkpoint()
+    for options, is_asked in ((), True), (("--drive", "name=new,bytes=1TB,dwpd=3"), False):
+        asking = command(daemon, "endurance", "forecast", profile, *options)
+        text = subprocess.run(asking, check=True, capture_output=True, text=True).stdout
+        assert "endurance.rated_written_bytes is not configured" in text and (words in text) == is_asked
+
+
 @pytest.mark.parametrize("options", [["--tier", f"dram={LARGE}"], []])
 def test_what_deferred_initialization_saves_is_told_whatever_is_asked(trained, options):
     daemon, trainer, profile = trained

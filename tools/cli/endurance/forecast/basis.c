@@ -142,7 +142,7 @@ static void add_others(const struct endurance_sample *before, const struct endur
                   since(before, now, "device_server_bytes", at->label_value);
     }
     if (devices > 0)
-        add_cause(basis, "others", fmax(others, 0));
+        add_cause(basis, FORECAST_OTHERS, fmax(others, 0));
 }
 
 static void fill_bytes(const struct endurance_sample *before, const struct endurance_sample *now,

@@ -11,6 +11,8 @@
 #include "tools/cli/endurance/sample.h"
 
 #define FORECAST_CAUSES_MAX 16
+/* The cause that is not the server's: bytes of other programs on the same devices. */
+#define FORECAST_OTHERS "others"
 
 struct forecast_cause {
     const char *name; /* borrowed from the status, or constant */

@@ -199,13 +199,16 @@ static void derive(struct outcome *outcome, const struct basis *basis)
     const struct drive *const drive = &outcome->drive;
     const double stored = outcome->stored_row_bytes;
 
-    outcome->bytes = 0;
-    for (size_t i = 0; i < outcome->cause_count; i++)
+    outcome->bytes = outcome->server_bytes = 0;
+    for (size_t i = 0; i < outcome->cause_count; i++) {
         outcome->bytes += outcome->causes[i].bytes;
+        if (strcmp(outcome->causes[i].name, FORECAST_OTHERS) != 0)
+            outcome->server_bytes += outcome->causes[i].bytes;
+    }
     outcome->write_back = ratio(stored, basis->updated_bytes);
     outcome->first_writes = ratio(*cause_of(outcome, "flush") + *cause_of(outcome, "blob"), stored);
     outcome->rewrites = ratio(*cause_of(outcome, "compaction"), stored);
-    outcome->amplification = ratio(outcome->bytes, basis->updated_bytes);
+    outcome->amplification = ratio(outcome->server_bytes, basis->updated_bytes);
     outcome->daily_bytes = basis->has_rates ? outcome->bytes * DAY_S / basis->seconds : (double)NAN;
     outcome->drive_writes = ratio(outcome->daily_bytes, drive->capacity_bytes);
     outcome->rated_drive_writes = outcome->years = (double)NAN;

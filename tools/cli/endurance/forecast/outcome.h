@@ -30,12 +30,13 @@ struct outcome {
     double hit_rate; /* predicted */
     struct forecast_cause causes[FORECAST_CAUSES_MAX];
     size_t cause_count;
-    double bytes; /* of all causes */
+    double bytes;        /* of all causes, others included */
+    double server_bytes; /* of the server's own causes */
     double stored_row_bytes;
     double write_back;    /* bytes of rows handed to RocksDB, for each byte updated */
     double first_writes;  /* bytes written for each of these */
     double rewrites;      /* bytes that compactions write for each of these */
-    double amplification; /* bytes of all causes, for each byte updated */
+    double amplification; /* bytes of the server's own causes, for each byte updated */
     double daily_bytes;   /* of all causes */
     double drive_writes, rated_drive_writes; /* a day */
     double years;                            /* that a new drive lasts */

@@ -83,7 +83,7 @@ static bool print_bytes(const struct outcome_opts *opts, const struct outcome *o
         for (size_t k = 0; ok && k < name_count; k++)
             ok = add_bytes(text, cause_bytes(&outcomes[i], names[k]) * times);
         ok = ok && add_bytes(text, outcomes[i].bytes * times) &&
-             add_number(text, " %", 100 * outcomes[i].bytes / outcomes[0].bytes);
+             add_number(text, " %", 100 * outcomes[i].server_bytes / outcomes[0].server_bytes);
     }
     if (ok)
         text_table_print(text, 0, stdout);
@@ -140,20 +140,34 @@ static void print_initialization(const struct outcome_opts *opts, const struct o
            isfinite(share) ? "" : "; its part of all bytes is not known yet");
 }
 
-static void print_notes(const struct outcome_opts *opts, const struct outcome *now)
+static bool has_drive(const struct outcome *outcomes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (outcomes[i].change->kind == CHANGE_DRIVE)
+            return true;
+    return false;
+}
+
+static void print_notes(const struct outcome_opts *opts, const struct outcome *outcomes,
+                        size_t count)
 {
     const struct basis *const basis = opts->basis;
+    const struct outcome *const now = &outcomes[0];
 
     puts("write-back: bytes of rows written back for each byte updated; first, again: bytes that "
          "RocksDB\nwrites for each of these, by flushes and by compactions; life: of a new drive");
+    if (cause_bytes(now, FORECAST_OTHERS) > 0)
+        puts("others: bytes of other programs on the same drives: DWPD and life count them; \"of "
+             "now\" and\namplification are the server's own");
     print_initialization(opts, now);
     if (!basis->has_rates)
         puts(
             "bytes a day, DWPD and life are not known yet: the server is up for less than an hour; "
             "--interval measures from now on");
     if (basis->drive.rated_bytes <= 0)
-        puts("life is not known: endurance.rated_written_bytes is not configured; it is the TBW of "
-             "the data sheet, of all drives together; or give --drive");
+        printf("life of the present drives is not known: endurance.rated_written_bytes is not "
+               "configured; it is the TBW of the data sheet, of all drives together%s\n",
+               has_drive(outcomes, count) ? "" : "; or give --drive");
 }
 
 bool forecast_print(const struct outcome_opts *opts, const struct outcome *outcomes, size_t count)
@@ -173,7 +187,7 @@ bool forecast_print(const struct outcome_opts *opts, const struct outcome *outco
     if (!print_stages(outcomes, count))
         return false;
     putchar('\n');
-    print_notes(opts, &outcomes[0]);
+    print_notes(opts, outcomes, count);
     return true;
 }
 
@@ -238,8 +252,9 @@ static json_t *outcome_to_json(const struct basis *basis, const struct outcome *
         "tier_bytes", tiers_to_json(&outcome->tiers), "layout", layout_word(outcome->layout),
         "drive", drive_to_json(&outcome->drive), "hit_rate", cli_json_number(outcome->hit_rate),
         "written_bytes_by_cause", causes_to_json(outcome, 1), "written_bytes",
-        cli_json_number(outcome->bytes), "of_now", cli_json_number(outcome->bytes / now_bytes),
-        "daily_bytes_by_cause", causes_to_json(outcome, times), "written_bytes_per_day",
+        cli_json_number(outcome->bytes), "of_now",
+        cli_json_number(outcome->server_bytes / now_bytes), "daily_bytes_by_cause",
+        causes_to_json(outcome, times), "written_bytes_per_day",
         cli_json_number(outcome->daily_bytes), "write_back_amplification",
         cli_json_number(outcome->write_back), "first_write_amplification",
         cli_json_number(outcome->first_writes), "rewrite_amplification",
@@ -258,8 +273,8 @@ json_t *forecast_to_json(const struct outcome_opts *opts, const char *profile,
     bool ok = forecasts != NULL;
 
     for (size_t i = 0; ok && i < count; i++)
-        ok = json_array_append_new(forecasts,
-                                   outcome_to_json(basis, &outcomes[i], outcomes[0].bytes)) == 0;
+        ok = json_array_append_new(
+                 forecasts, outcome_to_json(basis, &outcomes[i], outcomes[0].server_bytes)) == 0;
     if (!ok) {
         json_decref(forecasts);
         return NULL;
