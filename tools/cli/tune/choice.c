@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cli/tune/choice.h"
 
+#include "tools/trial/trial_wire.h"
+
+/* Below it no layout has work. */
+#define IDLE_AMPLIFICATION 0.5
+
 static double best_reads(const struct tune_figures *figures)
 {
     double best = 0;
@@ -93,4 +98,31 @@ enum config_layout tune_choose(const struct tune_figures *figures, enum tune_pre
     else
         tell_near(&figures[best], preference, slow, ret_reason);
     return (enum config_layout)best;
+}
+
+bool tune_is_idle(const struct tune_figures *figures)
+{
+    double most = 0;
+
+    for (uint32_t i = 0; i < LAYOUT_COUNT; i++)
+        most = MAX(most, figures[i].amplification.value);
+    return most < IDLE_AMPLIFICATION;
+}
+
+bool tune_uneven(const struct tune_figures *figures, struct err_msg *ret_why)
+{
+    static const char *const words[] = TRIAL_LAYOUT_WORDS;
+
+    for (uint32_t i = 0; i < LAYOUT_COUNT && !tune_is_idle(figures); i++) {
+        const struct tune_range *const range = &figures[i].amplification;
+
+        if (!figures[i].is_tried || range->least >= TUNE_EVEN_PART * range->value)
+            continue;
+        err_write(ret_why,
+                  "turns of %s wrote %.1f to %.1f bytes for each byte of rows, as rows of some "
+                  "turns were still in write buffers",
+                  words[i], range->least, range->most);
+        return true;
+    }
+    return false;
 }

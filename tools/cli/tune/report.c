@@ -9,10 +9,9 @@
 #include "tools/cli/text_table.h"
 #include "tools/trial/trial_wire.h"
 
-#define DAY_S              86400.0
-#define JSON_DIGITS        6
-#define IDLE_AMPLIFICATION 0.5
-#define STEADY_SHARES      1.0 /* times that rows were overwritten before a figure counts */
+#define DAY_S         86400.0
+#define JSON_DIGITS   6
+#define STEADY_SHARES 1.0 /* times that rows were overwritten before a figure counts */
 
 static const char *const words[] = TRIAL_LAYOUT_WORDS;
 
@@ -111,7 +110,7 @@ static json_t *range_json(const struct tune_range *range)
                      range->most);
 }
 
-static bool is_steady(const json_t *model)
+static bool is_overwritten(const json_t *model)
 {
     return number(model, "warm_share") >= STEADY_SHARES &&
            number(model, "turn_share") * number(model, "rounds") >= STEADY_SHARES;
@@ -148,7 +147,7 @@ static int print_json(const struct tune_report *report, const struct tune_figure
 
     return cli_print_json(
         json_pack("{s:O, s:O, s:b, s:o, s:s, s:s, s:s, s:s}", "load", report->trial, "model", model,
-                  "steady", is_steady(model), "layouts",
+                  "steady", is_overwritten(model) && !tune_uneven(figures, NULL), "layouts",
                   layouts_json(figures, number(report->trial, "updates_per_second")), "prefer",
                   preferences[report->preference], "present", words[report->present], "recommended",
                   words[best], "reason", reason),
@@ -189,9 +188,11 @@ static int print_table(const struct tune_figures *figures, double updates_per_s)
     return EXIT_DONE;
 }
 
-static void print_doubts(const json_t *model, bool buffers_reads)
+static void print_doubts(const json_t *model, const struct tune_figures *figures,
+                         bool buffers_reads)
 {
     struct number_text rows;
+    struct err_msg uneven;
 
     printf("%.0f rounds, on a shard of %s rows", number(model, "rounds"),
            number_count(&rows, number(model, "rows")));
@@ -199,7 +200,9 @@ static void print_doubts(const json_t *model, bool buffers_reads)
         printf(" in place of %s", number_count(&rows, (double)(uint64_t)(number(model, "rows") /
                                                                          number(model, "scale"))));
     puts("");
-    if (!is_steady(model))
+    if (tune_uneven(figures, &uneven))
+        printf("The figures are not steady: %s: give more --minutes.\n", uneven.text);
+    if (!is_overwritten(model))
         puts("The rows were not overwritten often enough for steady figures: give more --minutes.");
     if (!json_is_true(json_object_get(model, "to_scale")))
         puts("So few rows are not to scale: with all rows each layout writes more than this.");
@@ -213,20 +216,10 @@ static int print_text(const struct tune_report *report, const struct tune_figure
 {
     const int exit_code = print_table(figures, number(report->trial, "updates_per_second"));
 
-    print_doubts(json_object_get(report->result, "model"), report->buffers_reads);
+    print_doubts(json_object_get(report->result, "model"), figures, report->buffers_reads);
     printf("\nRecommended: rocksdb.layout: %s%s; %s.\n", words[best],
            best == report->present ? ", as now" : "", reason);
     return exit_code;
-}
-
-/* Says whether most updates meet in the write buffers, so that no layout has work. */
-static bool is_idle(const struct tune_figures *figures)
-{
-    double most = 0;
-
-    for (uint32_t i = 0; i < LAYOUT_COUNT; i++)
-        most = MAX(most, figures[i].amplification.value);
-    return most < IDLE_AMPLIFICATION;
 }
 
 int tune_report_print(const struct cli *cli, const struct tune_report *report)
@@ -238,11 +231,14 @@ int tune_report_print(const struct cli *cli, const struct tune_report *report)
 
     if (err != EMBTIER_OK)
         return cli_fail(err, msg.text);
-    if (is_idle(figures)) {
+    if (tune_is_idle(figures)) {
         best = report->present;
         err_write(&msg, "most updates meet in the write buffers, so there is nothing to choose by");
     } else {
         best = tune_choose(figures, report->preference, &msg);
+        if (tune_uneven(figures, NULL))
+            err_append(&msg, "; but these figures are not steady: try again with more --minutes "
+                             "before you follow them");
     }
     return cli->json ? print_json(report, figures, best, msg.text)
                      : print_text(report, figures, best, msg.text);

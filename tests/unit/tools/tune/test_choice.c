@@ -70,6 +70,34 @@ static void test_only_tried_layouts_are_recommended(void **state)
         assert_int_equal(choose(figures, (enum tune_preference)i), LAYOUT_BLOB);
 }
 
+static void put_turns(struct tune_figures *figures, enum config_layout layout, double value,
+                      double least, double most)
+{
+    put(figures, layout, value, 1000, 1);
+    figures[layout].amplification.least = least;
+    figures[layout].amplification.most = most;
+}
+
+/* A turn that writes next to nothing has its rows still in write buffers. */
+static void test_turns_that_wrote_nothing_are_told(void **state)
+{
+    struct tune_figures figures[LAYOUT_COUNT] = { { 0 } };
+    struct err_msg why = { { 0 } };
+
+    (void)state;
+    put_turns(figures, LAYOUT_LEVELED, 1.4, 1.0, 2.2);
+    assert_false(tune_uneven(figures, &why));
+    put_turns(figures, LAYOUT_BLOB, 0.8, 0, 1.7);
+    assert_true(tune_uneven(figures, &why));
+    assert_non_null(strstr(why.text, "turns of blob wrote 0.0 to 1.7 bytes"));
+    assert_true(tune_uneven(figures, NULL));
+    /* Updates that meet in write buffers need no drive at all. */
+    put_turns(figures, LAYOUT_LEVELED, 0.2, 0, 0.4);
+    put_turns(figures, LAYOUT_BLOB, 0.1, 0, 0.3);
+    assert_true(tune_is_idle(figures));
+    assert_false(tune_uneven(figures, &why));
+}
+
 static void check_reason(const struct tune_figures *figures, const char *part)
 {
     struct err_msg reason = { { 0 } };
@@ -99,6 +127,7 @@ int main(void)
         cmocka_unit_test(test_each_preference_has_its_own_figure),
         cmocka_unit_test(test_noise_changes_no_layout),
         cmocka_unit_test(test_the_reason_fits_the_figures),
+        cmocka_unit_test(test_turns_that_wrote_nothing_are_told),
         cmocka_unit_test(test_only_tried_layouts_are_recommended),
     };
 
