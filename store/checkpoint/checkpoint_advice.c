@@ -9,6 +9,8 @@
 #include "store/store_identity.h"
 
 #define NAMED_MOST 10
+#define OLDER_MOST 5
+#define QUOTES     2
 
 static void add_name(const struct checkpoint_shelf *shelf, uint64_t id, struct err_msg *msg)
 {
@@ -89,16 +91,33 @@ static enum embtier_err find_whole(const struct checkpoint_shelf *shelf,
     return EMBTIER_NOT_FOUND;
 }
 
-/* Adds the whole advice. Without enough room it cuts the end of the message: RocksDB names the same
- * file several times. */
+/* Adds the whole advice, with room for a log's quotes. Without enough room it cuts the end of the
+ * message: RocksDB names the same file several times. */
 static void add_whole(struct err_msg *msg, const struct err_msg *advice)
 {
     static const char cut[] = "...";
-    const size_t room = sizeof(msg->text) - 1 - strlen(advice->text);
+    const size_t room = sizeof(msg->text) - 1 - QUOTES - strlen(advice->text);
 
     if (strlen(msg->text) > room)
         memcpy(msg->text + room - strlen(cut), cut, sizeof(cut));
     err_append(msg, "%s", advice->text);
+}
+
+/* Names the newest checkpoints before @id. A checkpoint shares table files with the tables of now,
+ * and an older one shares fewer. */
+static void add_older(const struct checkpoint_shelf *shelf, uint64_t id, struct err_msg *advice)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0, named = 0;
+
+    if (checkpoint_list(shelf, &ids, &count, NULL) != EMBTIER_OK)
+        return;
+    while (count-- > 0 && named < OLDER_MOST)
+        if (ids[count] < id)
+            err_append(advice, "%s%" PRIu64,
+                       named++ == 0 ? "; if it has the damaged file, too, try an older one: "
+                                    : ", ",
+                       ids[count]);
 }
 
 void checkpoint_advise(const struct checkpoint_shelf *shelf, struct err_msg *msg)
@@ -113,7 +132,9 @@ void checkpoint_advise(const struct checkpoint_shelf *shelf, struct err_msg *msg
               record->info.id);
     if (record->info.has_step)
         err_append(&advice, ", of step %" PRIu64, record->info.step);
-    err_append(&advice, ", and loses all later updates)");
+    err_append(&advice, ", and loses all later updates");
+    add_older(shelf, record->info.id, &advice);
+    err_append(&advice, ")");
     add_whole(msg, &advice);
 }
 

@@ -51,6 +51,7 @@ def test_after_a_clean_stop_the_newest_checkpoint_gets_over_any_damage(store, wh
     said = daemon.fail_to_start()
     assert ("missing" if what != "table_file" else ".sst") in said
     assert "(`embtierd --restore 2` restores all tables from the newest checkpoint, of step 42, and loses" in said
+    assert "; if it has the damaged file, too, try an older one: 1)" in said
     daemon.start("--restore", "2")
     with daemon.connect() as server:
         check_rows(server, wanted)
@@ -76,7 +77,9 @@ def test_a_checkpoint_that_cannot_be_read_is_not_advised(store):
     DAMAGE["catalog"](daemon)
     records = sorted(Path(daemon.config["data"]["directories"][0]).glob("checkpoints/*/checkpoint.json"))
     records[1].unlink()
-    assert "`embtierd --restore 1`" in daemon.fail_to_start()
+    said = daemon.fail_to_start()
+    assert "`embtierd --restore 1`" in said
+    assert "older one" not in said
     records[0].unlink()
     assert "--restore" not in daemon.fail_to_start()
 
