@@ -18,6 +18,7 @@
 #include "store/files/file_tree.h"
 #include "store/files/space.h"
 #include "store/members/identity_impl.h"
+#include "store/resharding/reshard_record.h"
 #include "store/store_identity.h"
 
 uint32_t store_identity_find(const struct store_identity *identity, const char *path)
@@ -486,6 +487,19 @@ static bool is_in_place(const struct members *members, uint32_t number, const ch
            identity_is_same_directory(members->paths[number], path);
 }
 
+/* True if the store was told to remove the directory, which the start goes on with. */
+static bool is_to_leave(const struct config *config, const char *path)
+{
+    _cleanup_(freep) struct reshard_record *record = malloc(sizeof(*record));
+
+    for (uint32_t i = 0; record && i < config->data.directory_count; i++)
+        if (reshard_record_read(config->data.directories[i], record, NULL) == EMBTIER_OK &&
+            record->shards > 0 && record->order == RESHARD_REMOVE &&
+            strcmp(record->directory, path) == 0)
+            return true;
+    return false;
+}
+
 /* Not if another store, or none, is in its place: the start refuses, and tells what it lacks. */
 static enum embtier_err add_missing(struct config *config, const struct members *members,
                                     uint32_t number, struct err_msg *msg)
@@ -504,9 +518,14 @@ static enum embtier_err add_missing(struct config *config, const struct members 
     if (!more || !(more[count] = strdup(path)))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     config->data.directory_count++;
-    log_warn("data.directories lacks a data directory that was added to the store; it is opened "
-             "all the same. Add it to data.directories",
-             "directory=%s", LOG_QUOTED(path));
+    if (is_to_leave(config, path))
+        log_info("a data directory that is being removed is opened until its rows have moved; "
+                 "data.directories rightly lacks it",
+                 "directory=%s", LOG_QUOTED(path));
+    else
+        log_warn("data.directories lacks a data directory that was added to the store; it is "
+                 "opened all the same. Add it to data.directories",
+                 "directory=%s", LOG_QUOTED(path));
     return EMBTIER_OK;
 }
 

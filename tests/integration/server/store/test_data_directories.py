@@ -239,6 +239,21 @@ def test_an_order_is_cancelled_and_a_start_goes_on_with_one(daemon: Daemon):
     check_rows(daemon, 0)
 
 
+def test_a_directory_that_is_leaving_is_not_asked_for(daemon: Daemon):
+    """The start goes on with its removal, and the file lacks it already."""
+    first, second = f"{daemon.folder}/rows", f"{daemon.folder}/more"
+    data(daemon, "add", second)
+    removing = threading.Thread(target=lambda: run_cli(daemon, "data", "remove", second, "--rate", "0.001", limit_s=MOVE_LIMIT_S))
+    removing.start()
+    assert await_order(daemon)["what"] == "remove"
+    daemon.configure({"data": {"directories": [first]}})
+    daemon.restart()
+    removing.join()
+    assert daemon.logged("a data directory that is being removed is opened until its rows have moved; data.directories rightly lacks it")
+    assert not daemon.logged("data.directories lacks a data directory")
+    check_rows(daemon, 0)
+
+
 def test_mistakes_are_told_and_change_nothing(daemon: Daemon):
     folder = Path(daemon.folder)
     (folder / "full").mkdir()
