@@ -51,29 +51,35 @@ json_t *figures_json_metrics(figure_at_fn *at, const void *context, size_t count
     return metrics;
 }
 
-static bool is_hits(const struct figure_view *figure)
+/* Rows of GET that a tier, an array, SSD or nothing served, by the name of the source. */
+static double lookups_of(figure_at_fn *at, const void *context, size_t count, const char *source)
 {
-    return strcmp(figure->name, "cache_hit_rows") == 0;
+    double rows = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct figure_view figure = at(context, i);
+
+        if (strcmp(figure.name, "lookup_rows") == 0 &&
+            (!source || strcmp(figure.label_value, source) == 0))
+            rows += figure.value;
+    }
+    return rows;
 }
 
 json_t *figures_json_hit_rates(figure_at_fn *at, const void *context, size_t count)
 {
     json_t *const rates = json_object();
-    double all = 0;
+    const double all = lookups_of(at, context, count, NULL);
 
-    for (size_t i = 0; i < count; i++) {
-        const struct figure_view figure = at(context, i);
-
-        if (is_hits(&figure) || strcmp(figure.name, "cache_miss_rows") == 0)
-            all += figure.value;
-    }
     for (size_t i = 0; rates && i < count; i++) {
         const struct figure_view figure = at(context, i);
 
-        if (is_hits(&figure) &&
-            json_object_set_new(rates, figure.label_value,
-                                figures_json_number(all > 0 ? figure.value / all : (double)NAN)) !=
-                0) {
+        if (strcmp(figure.name, "cache_hit_rows") == 0 &&
+            json_object_set_new(
+                rates, figure.label_value,
+                figures_json_number(all > 0
+                                        ? lookups_of(at, context, count, figure.label_value) / all
+                                        : (double)NAN)) != 0) {
             json_decref(rates);
             return NULL;
         }

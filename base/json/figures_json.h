@@ -34,7 +34,7 @@ struct latency_view {
 struct json_t *figures_json_number(double value);
 /* Makes {NAME: value, or {LABEL VALUE: value}}. */
 struct json_t *figures_json_metrics(figure_at_fn *at, const void *context, size_t count);
-/* Makes {TIER: share of all rows looked up in the row cache that it served, or null}. */
+/* Makes {TIER: share of the rows of GET that it served, or null}. */
 struct json_t *figures_json_hit_rates(figure_at_fn *at, const void *context, size_t count);
 /* Makes {done_bytes, total_bytes, remaining_s: or null}. */
 struct json_t *figures_json_progress(const struct work_progress *progress);

@@ -4,8 +4,8 @@
  * Metrics of one area share the first word of their names (cache_…, store_…) and are shown
  * together. Metrics that share it with no other are shown as the server's. Metrics with a label are
  * shown in a table with a column for each of its values. The program knows only this: names with
- * _bytes are bytes, names that end with _error are numbers of errors, and cache_hit_rows and
- * cache_miss_rows give hit rates. */
+ * _bytes are bytes, names that end with _error are numbers of errors, and lookup_rows gives the hit
+ * rates of tiers. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -63,14 +63,12 @@ static bool same_area(const struct embtier_status *status, const struct embtier_
     return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
 }
 
-/* Returns the share of rows that a tier served, of all that were looked up. NAN: there were
- * none. */
-static double hit_rate(const struct embtier_status *status, double hits)
+/* Returns the share of lookups that a tier served, as in `embtier status`. NAN: there were none. */
+static double hit_rate(const struct embtier_status *status, const char *tier)
 {
-    const double all = figures_value(status, "cache_hit_rows", NULL) +
-                       figures_value(status, "cache_miss_rows", NULL);
+    const double all = figures_value(status, "lookup_rows", NULL);
 
-    return all > 0 ? hits / all : (double)NAN;
+    return all > 0 ? figures_value(status, "lookup_rows", tier) / all : (double)NAN;
 }
 
 /* ---- JSON ---- */
@@ -247,8 +245,7 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
         return ok;
     ok = text_table_add(text, "hit rate");
     for (size_t i = 0; ok && i < count; i++) {
-        const struct embtier_metric *metric = figures_find(view->now, name, values[i]);
-        const double rate = hit_rate(view->now, metric ? metric->value : 0);
+        const double rate = hit_rate(view->now, values[i]);
 
         ok = isnan(rate) ? text_table_add(text, "-") : text_table_add(text, "%.2f%%", 100 * rate);
     }

@@ -8,6 +8,7 @@ import json
 import subprocess
 
 import numpy as np
+import pytest
 from daemons import CLI, Daemon
 from readers import get, latencies, port_of, samples
 
@@ -95,6 +96,12 @@ def test_hit_rates_are_those_of_the_client(http_daemon: Daemon):
                 batch.get()
                 hits, asked = hits + batch.hit_rows, asked + ROWS
         after = stats_of(http_daemon)["metrics"]["lookup_rows"]
+        shown = stats_of(http_daemon)["hit_rates"]
+        text = subprocess.run([CLI, "-s", http_daemon.socket, "stats"], capture_output=True, text=True, check=True, timeout=60).stdout
+        (line,) = [line.split() for line in text.splitlines() if line.split()[:2] == ["hit", "rate"]]
+    # Rows that were set are no lookups.
+    assert sum(shown.values()) == pytest.approx(sum(after[tier] for tier in shown) / sum(after.values()))
+    assert line[2:] == [f"{100 * shown[tier]:.2f}%" for tier in shown]
     served = {source: after[source] - before[source] for source in after}
     assert sum(served.values()) == asked
     assert hits == asked - served["initial"] - served["ssd"] == asked - ROWS // 2
