@@ -359,6 +359,8 @@ enum embtier_err config_check_value(const struct config_item *item, const char *
 
     if (item->key->type == CONFIG_PATHS || item->key->type == CONFIG_TIERS)
         return EMBTIER_OK;
+    if (strcmp(value, CONFIG_DEFAULT_WORD) == 0) /* as in a file */
+        return EMBTIER_OK;
     err = config_value_parse(item->key, value, &parsed);
     if (err == EMBTIER_OK && item->key->type == CONFIG_TEXT)
         free(parsed.text);

@@ -15,6 +15,7 @@
 
 #define CONFIG_ITEM_NAME_MAX  63
 #define CONFIG_ITEM_VALUE_MAX 4096
+#define CONFIG_DEFAULT_WORD   "null" /* a value that stands for the default */
 
 struct config_item {
     char name[CONFIG_ITEM_NAME_MAX + 1];

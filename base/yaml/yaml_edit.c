@@ -132,7 +132,7 @@ static bool is_plain(const char *value)
 
 void yaml_write_value(FILE *out, const char *value)
 {
-    if (is_plain(value)) {
+    if (is_plain(value) || strcmp(value, "null") == 0) {
         fputs(value, out);
         return;
     }

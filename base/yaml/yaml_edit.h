@@ -20,7 +20,7 @@ MUST_CHECK enum embtier_err yaml_edit(const char *text, size_t text_bytes, const
                                       const char *value, char **ret_text, size_t *ret_text_bytes,
                                       struct err_msg *msg);
 
-/* Writes @value as a YAML value of one line, in quotes where it needs them. */
+/* Writes @value as a YAML value of one line, in quotes where it needs them; `null` has none. */
 void yaml_write_value(FILE *out, const char *value);
 
 #endif

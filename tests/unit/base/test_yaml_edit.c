@@ -144,7 +144,7 @@ static void test_values_are_quoted_where_yaml_needs_it(void **state)
 {
     static const struct edit_case cases[] = {
         { "a:\n  b: 1\n", "a.b", "x: y # z", "a:\n  b: \"x: y # z\"\n" },
-        { "a:\n  b: 1\n", "a.b", "null", "a:\n  b: \"null\"\n" },
+        { "a:\n  b: 1\n", "a.b", "null", "a:\n  b: null\n" },
         { "a:\n  b: 1\n", "a.b", "say \"hi\\\"", "a:\n  b: \"say \\\"hi\\\\\\\"\"\n" },
         { "a:\n  b: 1\n", "a.b", "/var/lib/x-1_2", "a:\n  b: /var/lib/x-1_2\n" },
     };

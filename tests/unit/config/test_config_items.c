@@ -146,6 +146,19 @@ static void test_a_change_leaves_all_other_values(void **state)
     assert_change(full, "data.directories[1]", "/data/d", "/data/d", 1);
 }
 
+static void test_null_stands_for_the_default(void **state)
+{
+    _cleanup_(config_freep) struct config *config = parsed("lanes: {ticket_seconds: 7}\n");
+    _cleanup_(config_freep) struct config *next = NULL;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    if (config_change(config, "lanes.ticket_seconds", "null", &next, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    assert_value(next, "lanes.ticket_seconds", "120", false);
+    assert_int_equal(differences(config, next), 1);
+}
+
 static void assert_refused(const char *name, const char *value, enum embtier_err err,
                            const char *part)
 {
@@ -197,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_are_as_a_file_has_them),
         cmocka_unit_test(test_a_change_leaves_all_other_values),
+        cmocka_unit_test(test_null_stands_for_the_default),
         cmocka_unit_test(test_wrong_values_are_refused_as_in_a_file),
         cmocka_unit_test(test_only_names_that_are_near_are_suggested),
     };

@@ -464,10 +464,10 @@ static const struct command server_commands[] = {
       "With -o json: as an item of `embtier knob list`.\n",
       "  embtier knob get rocksdb.compaction_parallel\n", command_knob_get, NULL },
     { "knob set", "NAME VALUE [--persist]", "set a knob while the server serves",
-      "VALUE: as in the file, such as 512MiB. It passes all checks of a start, with the other\n"
-      "values that are in force, before anything changes. The command prints the value before\n"
-      "and the one that was read back from where it works. Both are told if this is not VALUE: a\n"
-      "tier has whole slabs of 2 MiB, as many on each lane.\n"
+      "VALUE: as in the file, such as 512MiB; null: the default. It passes all checks of a\n"
+      "start, with the other values that are in force, before anything changes. The command\n"
+      "prints the value before and the one that was read back from where it works. Both are told\n"
+      "if this is not VALUE: a tier has whole slabs of 2 MiB, as many on each lane.\n"
       "\n"
       "      --persist  write the value into the server's file, too. Only that value changes\n"
       "                 there: comments, layout, mode and owner stay. A file that a start would\n"

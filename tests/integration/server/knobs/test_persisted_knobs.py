@@ -69,6 +69,19 @@ def test_only_the_value_changes_in_the_file(written):
     daemon.stop()
 
 
+def test_null_gives_a_knob_its_default_back(written):
+    daemon, path = written
+    assert set_knob(daemon, "socket.max_user_sessions", "50")["value"] == "50"
+    done = set_knob(daemon, "socket.max_user_sessions", "null")
+    assert done["value"] != "50" and done["applied"]  # users share by a rule
+    assert set_knob(daemon, "log.level", "null", "--persist")["value"] == "info"
+    assert "log: {level: null}   # quiet" in lines_of(path)
+    set_knob(daemon, "rocksdb.options", "null", "--persist")
+    text = path.read_text()
+    assert "options: null" in text or '"options": null' in text, text
+    assert run(daemon, "config", "check", str(path)).returncode == 0
+
+
 def test_a_knob_that_needs_a_restart_waits_in_the_file(written):
     daemon, path = written
     done = answer(daemon, "knob", "set", "rocksdb.bloom_bits_per_key", "12", "--persist")
