@@ -3,9 +3,9 @@
  *
  * Metrics of one area share the first word of their names (cache_…, store_…) and are shown
  * together. Metrics that share it with no other are shown as the server's. Metrics with a label are
- * shown in a table with a column for each of its values. The program knows only this: names with
- * _bytes are bytes, names that end with _error are numbers of errors, and lookup_rows gives the hit
- * rates of tiers. */
+ * shown in a table with a column for each of its values; those with other values have their own.
+ * The program knows only this: names with _bytes are bytes, names that end with _error are numbers
+ * of errors, and lookup_rows gives the hit rates of tiers. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -61,6 +61,27 @@ static bool same_area(const struct embtier_status *status, const struct embtier_
                       const struct embtier_metric *b)
 {
     return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
+}
+
+/* Says whether each value of @a's label is one of @b's. */
+static bool has_values_of(const struct embtier_status *status, const struct embtier_metric *a,
+                          const struct embtier_metric *b)
+{
+    for (size_t i = 0; i < embtier_status_count(status); i++) {
+        const struct embtier_metric *const at = embtier_status_at(status, i);
+
+        if (strcmp(at->name, a->name) == 0 && !figures_find(status, b->name, at->label_value))
+            return false;
+    }
+    return true;
+}
+
+/* Metrics of one area with the same label and the same values of it are rows of one table. */
+static bool same_table(const struct embtier_status *status, const struct embtier_metric *a,
+                       const struct embtier_metric *b)
+{
+    return strcmp(a->label, b->label) == 0 && same_area(status, a, b) &&
+           (a->label[0] == '\0' || (has_values_of(status, a, b) && has_values_of(status, b, a)));
 }
 
 /* Returns the share of lookups that a tier served, as in `embtier status`. NAN: there were none. */
@@ -221,7 +242,7 @@ static size_t label_values(const struct view *view, const struct embtier_metric 
         const struct embtier_metric *metric = embtier_status_at(view->now, i);
         size_t known = 0;
 
-        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0)
+        if (!same_table(view->now, metric, first))
             continue;
         while (known < count && strcmp(values[known], metric->label_value) != 0)
             known++;
@@ -262,7 +283,7 @@ static bool is_first_of_name(const struct embtier_status *status, size_t index)
     return true;
 }
 
-/* Prints the metrics of @first's area and label, with a column for each value. */
+/* Prints the metrics of @first's table, with a column for each value. */
 static bool print_labelled(const struct view *view, const struct embtier_metric *first)
 {
     char sides[COLUMNS_MAX + 2] = "l";
@@ -279,8 +300,7 @@ static bool print_labelled(const struct view *view, const struct embtier_metric 
     for (size_t i = 0; ok && i < embtier_status_count(view->now); i++) {
         const struct embtier_metric *metric = embtier_status_at(view->now, i);
 
-        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0 ||
-            !is_first_of_name(view->now, i))
+        if (!same_table(view->now, metric, first) || !is_first_of_name(view->now, i))
             continue;
         ok = add_labelled_row(text, view, metric->name, values, count);
     }
@@ -289,7 +309,7 @@ static bool print_labelled(const struct view *view, const struct embtier_metric 
     return ok;
 }
 
-/* True if no earlier metric has the same area and, unless @any_label, the same label. */
+/* True if no earlier metric has the same area and, unless @any_label, is in the same table. */
 static bool is_first(const struct embtier_status *status, size_t index, bool any_label)
 {
     const struct embtier_metric *metric = embtier_status_at(status, index);
@@ -297,8 +317,7 @@ static bool is_first(const struct embtier_status *status, size_t index, bool any
     for (size_t i = 0; i < index; i++) {
         const struct embtier_metric *earlier = embtier_status_at(status, i);
 
-        if (same_area(status, earlier, metric) &&
-            (any_label || strcmp(earlier->label, metric->label) == 0))
+        if (any_label ? same_area(status, earlier, metric) : same_table(status, earlier, metric))
             return false;
     }
     return true;

@@ -105,3 +105,12 @@ def test_hit_rates_are_those_of_the_client(http_daemon: Daemon):
     served = {source: after[source] - before[source] for source in after}
     assert sum(served.values()) == asked
     assert hits == asked - served["initial"] - served["ssd"] == asked - ROWS // 2
+
+
+def test_a_table_has_columns_for_its_own_rows_alone(http_daemon: Daemon):
+    with http_daemon.connect() as server:
+        server.checkpoint()
+    text = subprocess.run([CLI, "-s", http_daemon.socket, "stats"], capture_output=True, text=True, check=True, timeout=60).stdout
+    lines = [line.split() for line in text.splitlines()]
+    at = lines.index(["checkpoints", "1", "0"])
+    assert lines[at - 1] == ["by", "outcome", "made", "failed"]
