@@ -107,9 +107,11 @@ static bool add_progress(struct text_table *text,
 static bool add_database(struct text_table *text,
                          const struct embtier_compaction_database *database)
 {
+    struct number_text pending;
+
     return text_table_add(text, "%s", database->path) &&
            text_table_add(text, "%" PRIu32, database->level0_files) &&
-           text_table_add(text, "%s", BYTES_TEXT(database->pending_bytes)) &&
+           text_table_add(text, "%s", number_bytes(&pending, (double)database->pending_bytes)) &&
            text_table_add(text, "%s%s", database->state, database->is_urgent ? ", urgent" : "") &&
            add_progress(text, database) && text_table_add(text, "%s", database->why);
 }

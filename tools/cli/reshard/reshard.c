@@ -59,7 +59,8 @@ static int print(const struct cli *cli, const struct embtier_reshard *reshard)
                       reshard->runs, "wanted", (json_int_t)reshard->wanted, "moved",
                       (json_int_t)reshard->moved, "total", (json_int_t)reshard->total),
             JSON_DOUBLE_DIGITS);
-    printf("%" PRIu32 " shard%s have rows", reshard->shards, PLURAL(reshard->shards));
+    printf("%" PRIu32 " shard%s %s rows", reshard->shards, PLURAL(reshard->shards),
+           reshard->shards == 1 ? "has" : "have");
     if (reshard->runs)
         printf("; rows move to %" PRIu32 " shard%s: %" PRIu32 " of %" PRIu32
                " buckets have moved (`embtier jobs` lists the job)",

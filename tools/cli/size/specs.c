@@ -31,17 +31,18 @@ static enum embtier_err check(const struct table_spec *spec, struct err_msg *msg
                        "a table's name is '%s'; allowed: 1 to %d of A-Z a-z 0-9 _ . -",
                        TEXT_SHOWN(spec->name), EMBTIER_TABLE_NAME_MAX);
     if (spec->rows == EMBTIER_UNBOUNDED)
-        return err_set(msg, EMBTIER_INVALID,
-                       "table %s: its rows are unbounded or missing; give the number of rows that "
-                       "you expect to be written",
-                       spec->name);
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "table '%s': its rows are unbounded or missing; give the number of rows that "
+            "you expect to be written",
+            spec->name);
     if (spec->dim < 1 || spec->dim > EMBTIER_DIM_MAX)
         return err_set(msg, EMBTIER_INVALID,
-                       "table %s: dim is missing or %" PRIu32 "; allowed: 1 to %d", spec->name,
+                       "table '%s': dim is missing or %" PRIu32 "; allowed: 1 to %d", spec->name,
                        spec->dim, EMBTIER_DIM_MAX);
     if (spec->home == EMBTIER_HOME_SPLIT)
         return err_set(msg, EMBTIER_INVALID,
-                       "table %s: home split is not worked out here; allowed: cache, array",
+                       "table '%s': home split is not worked out here; allowed: cache, array",
                        spec->name);
     return EMBTIER_OK;
 }
@@ -57,9 +58,10 @@ static enum embtier_err append(struct specs *specs, const struct table_spec *spe
     specs->bytes += (double)spec->rows * (table_spec_weight_bytes(spec) +
                                           table_spec_state_bytes(spec) + ROW_ALLOWANCE_BYTES);
     if (specs->bytes > BYTES_MAX)
-        return err_set(msg, EMBTIER_INVALID,
-                       "table %s: all tables together have more than 10^18 bytes; give fewer rows",
-                       spec->name);
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "table '%s': all tables together have more than 10^18 bytes; give fewer rows",
+            spec->name);
     tables = reallocarray(specs->tables, specs->count + 1, sizeof(*tables));
     if (!tables)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

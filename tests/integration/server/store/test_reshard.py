@@ -284,6 +284,14 @@ def test_exports_have_all_rows_whose_buckets_moved(daemon: Daemon, tmp_path):
             np.testing.assert_array_equal(server.open_table(f"{mode}-back").get(IDS), rows_of(1))
 
 
+def test_words_fit_their_numbers(make_daemon):
+    daemon = make_daemon({"data": {"shards_per_directory": 1}}, lanes=1)
+    daemon.start()
+    assert run_cli(daemon, "reshard").stdout.startswith("1 shard has rows")
+    rows = run_cli(daemon, "compaction", "status", "--all").stdout
+    assert " 0 B " in rows and " 0B " not in rows
+
+
 def test_a_damaged_order_is_told_and_can_be_given_again(daemon: Daemon):
     daemon.stop()
     order = daemon.folder / "rows/reshard.json"

@@ -130,6 +130,7 @@ def test_what_is_too_small_is_named(make_daemon, tmp_path):
         (["--rows", "unbounded", "--dim", "4"], 1, "rows are unbounded"),
         (["--rows", "10", "--dim", "4", "--copies", "0"], 2, "allowed: 1 to"),
         (["--rows", "1000000000000000000", "--dim", "4"], 1, "more than 10^18 bytes"),
+        (["--rows", "unbounded", "--dim", "4"], 1, "table 'table': its rows"),
         (["a/b", "--rows", "10", "--dim", "4"], 1, "a table's name is"),
         (["--tables", "/nonexistent"], 1, "/nonexistent: cannot be opened: No such file or directory"),
         (["--tables", "/dev"], 1, "/dev: cannot be read: Is a directory"),
