@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data directories of the configuration, and what lies beneath each. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/text/text_escape.h"
@@ -12,6 +14,9 @@
 #define LEAST_BYTES (64 * MIB)
 /* With less than this part of a file system free, compactions soon lack space. */
 #define ENOUGH_PART 10
+/* Files of each data directory, the second one only after directories changed. */
+#define STORE_FILE   "embtier.json"
+#define MEMBERS_FILE "directories.json"
 
 static uint64_t enough_bytes(const struct examination *e, const char *path)
 {
@@ -66,6 +71,97 @@ static void look_beneath(const struct examination *e, const struct directory *di
     directory_add_space(e, directory, LEAST_BYTES, enough_bytes(e, directory->path), "");
 }
 
+/* ---- Stores ---- */
+
+static bool has_store(const struct examination *e, const struct directory *directory)
+{
+    return host_exists(e->host, "%s/" STORE_FILE, directory->path);
+}
+
+static void add_refused(const struct examination *e, const struct directory *directory,
+                        const char *text, const char *advice)
+{
+    findings_add(e->findings, (struct finding){
+                                  .name = SAY("%s.store", directory->key),
+                                  .state = FINDING_BAD,
+                                  .value = cli_json_text(directory->path),
+                                  .text = text,
+                                  .advice = advice,
+                              });
+}
+
+/* Returns a file that a new store would not find there; NULL: there is none. */
+static const char *foreign_of(const struct host_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->names[i], "lost+found") != 0 && strcmp(names->names[i], "LOCK") != 0 &&
+            strncmp(names->names[i], STORE_FILE, strlen(STORE_FILE)) != 0)
+            return names->names[i];
+    return NULL;
+}
+
+static void look_at_new(const struct examination *e, const struct directory *directory,
+                        const struct directory *with_store)
+{
+    struct host_names names;
+    const char *foreign;
+
+    host_names_read(e->host, "", &names, "%s", directory->path);
+    foreign = foreign_of(&names);
+    if (foreign)
+        add_refused(e, directory,
+                    SAY("%s: no " STORE_FILE " and not empty (%s), so a start refuses it",
+                        PATH_SHOWN(directory->path), TEXT_SHOWN(foreign)),
+                    "name an empty directory, or the store's own");
+    else if (with_store)
+        add_refused(e, directory,
+                    SAY("%s: no " STORE_FILE ", but %s belongs to a store, so a start refuses it",
+                        PATH_SHOWN(directory->path), PATH_SHOWN(with_store->path)),
+                    "mount its disk; a new directory joins with `embtier data add`");
+    host_names_clear(&names);
+}
+
+/* Looks at the store's own file, which tells of how many directories it was made. Returns whether a
+ * start refuses a directory beside it that is none of the store. A store whose directories changed
+ * has a list: a start opens those that the configuration lacks, and ignores those that have left.
+ */
+static bool look_at_store(const struct examination *e, const struct directory *directory)
+{
+    FILE *const file = host_open(e->host, "%s/" STORE_FILE, directory->path);
+    json_t *const root = file ? json_loadf(file, 0, NULL) : NULL;
+    const json_int_t made_of = json_integer_value(json_object_get(root, "directory_count"));
+    const char *const state = json_string_value(json_object_get(root, "state"));
+    const bool is_ready = state && strcmp(state, "ready") == 0 &&
+                          !host_exists(e->host, "%s/" MEMBERS_FILE, directory->path);
+
+    if (file)
+        (void)fclose(file);
+    if (is_ready && made_of > (json_int_t)e->config->data.directory_count)
+        add_refused(e, directory,
+                    SAY("%s: its store has %lld directories, and data.directories has %u, so a "
+                        "start refuses it",
+                        PATH_SHOWN(directory->path), (long long)made_of,
+                        e->config->data.directory_count),
+                    "name all directories of the store in data.directories");
+    json_decref(root);
+    return is_ready;
+}
+
+static void check_stores(const struct examination *e, const struct directory *directories)
+{
+    const struct directory *with_store = NULL;
+    const uint32_t count = e->config->data.directory_count;
+
+    for (uint32_t i = 0; i < count && !with_store; i++)
+        if (directories[i].is_usable && has_store(e, &directories[i]))
+            with_store = &directories[i];
+    if (with_store && !look_at_store(e, with_store))
+        with_store = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (directories[i].is_usable && !has_store(e, &directories[i]))
+            look_at_new(e, &directories[i], with_store);
+}
+
 void check_directories(const struct examination *e)
 {
     const struct config *const config = e->config;
@@ -84,4 +180,6 @@ void check_directories(const struct examination *e)
         if (config->data.directory_count > 1)
             add_sharing(e, directories, &directories[i]);
     }
+    if (directories)
+        check_stores(e, directories);
 }

@@ -184,6 +184,33 @@ static void test_directories_on_one_device_are_a_warning_and_one_twice_is_bad(vo
     assert_null(finding(A ".shared_device"));
 }
 
+/* ---- Stores ---- */
+
+static void test_a_directory_that_a_start_refuses_is_bad(void **state)
+{
+    (void)state;
+    put("/data/a/rows/LOCK", "");
+    run(check_directories);
+    assert_null(finding(A ".store"));
+    put("/data/a/rows/letter.txt", "");
+    run(check_directories);
+    assert_state(A ".store", "bad");
+    assert_says(A ".store", "text", "not empty (letter.txt)");
+    assert_null(finding(B ".store"));
+    put("/data/a/rows/embtier.json", "{\"state\": \"ready\", \"directory_count\": 2}");
+    run(check_directories);
+    assert_null(finding(A ".store"));
+    assert_state(B ".store", "bad");
+    assert_says(B ".store", "text", "/data/a/rows belongs to a store");
+    put_config("data: {directories: [/data/a/rows]}\n");
+    run(check_directories);
+    assert_state(A ".store", "bad");
+    assert_says(A ".store", "text", "its store has 2 directories");
+    put("/data/a/rows/directories.json", "{}");
+    run(check_directories);
+    assert_null(finding(A ".store"));
+}
+
 /* ---- Direct I/O and space ---- */
 
 static void test_missing_direct_io_is_as_bad_as_the_configuration_makes_it(void **state)
@@ -302,6 +329,8 @@ static void test_tiers_of_nodes_and_dax_devices_want_their_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_directory_that_a_start_refuses_is_bad, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_a_missing_directory_is_bad_unless_it_is_the_default,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_no_directory_or_not_the_users_is_bad, setup,
