@@ -49,6 +49,8 @@ struct config {
         char **directories; /* one per device; default: one, see paths.h */
         uint32_t directory_count;
         bool is_default; /* the directory was not named, so the server may make it */
+        /* --without-directory: the place of a dead directory; borrowed; NULL: none is */
+        const char *without;
         bool must_exist; /* the directories were named and --init was not given: each must already
                             belong to a store */
         uint32_t

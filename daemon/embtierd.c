@@ -26,7 +26,8 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
     "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
-    "                [--restore-from DIR,DIR...] [--init] [--check]\n"
+    "                [--restore-from DIR,DIR...] [--without-directory DIR]\n"
+    "                [--init] [--check]\n"
     "\n"
     "Serves embedding tables. Rows live in RocksDB on SSD, with a row cache in DRAM and\n"
     "persistent memory. Runs in the foreground and logs to standard error. SIGTERM, SIGINT\n"
@@ -46,6 +47,9 @@ static const char usage[] =
     "                         newest one, or the one that --restore ID names. Name all data\n"
     "                         directories of that store; no server may have it open. The\n"
     "                         numbers of shards, directories and lanes may differ\n"
+    "      --without-directory DIR\n"
+    "                         first remove this data directory from the store: its drive is\n"
+    "                         dead. Refused if it has rows, and if it is there\n"
     "      --check            check that a start would accept the configuration, and exit:\n"
     "                         code 0, or 1 and a line that says what is wrong. Prints\n"
     "                         warnings about certificates and users; they change no code\n"
@@ -61,7 +65,8 @@ struct arguments {
     bool has_level;
     enum log_level level;
     bool check;
-    bool may_init; /* a store, if there is none */
+    bool may_init;       /* a store, if there is none */
+    const char *without; /* the directory of a dead drive; NULL: none is left out */
     struct server_restore restore;
     char *directories[CONFIG_DIRECTORIES_MAX]; /* of --restore-from; parts of the argument */
 };
@@ -142,6 +147,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         { "init", no_argument, NULL, 'i' },
         { "restore", required_argument, NULL, 'r' },
         { "restore-from", required_argument, NULL, 'f' },
+        { "without-directory", required_argument, NULL, 'w' },
         { "check", no_argument, NULL, 'n' },
         { "help-config", no_argument, NULL, 'k' },
         { "help", no_argument, NULL, 'h' },
@@ -178,6 +184,14 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             if (!parse_directories(optarg, arguments))
                 return EXIT_USAGE;
             break;
+        case 'w':
+            if (optarg[0] != '/') {
+                fprintf(stderr, "embtierd: --without-directory %s: an absolute path\n",
+                        TEXT_SHOWN(optarg));
+                return EXIT_USAGE;
+            }
+            arguments->without = optarg;
+            break;
         case 'n':
             arguments->check = true;
             break;
@@ -204,10 +218,11 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 }
 
 /* Takes the store's word for its directories. */
-static enum embtier_err settle(struct config *config, struct err_msg *msg)
+static enum embtier_err settle(struct config *config, const char *without, struct err_msg *msg)
 {
     const uint32_t named = config->data.directory_count;
 
+    config->data.without = without;
     TRY(store_settle_directories(config, msg));
     return config->data.directory_count == named ? EMBTIER_OK : config_fit_directories(config, msg);
 }
@@ -228,7 +243,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
         config->log.is_option = true;
     }
     log_set_level(config->log.level);
-    TRY(settle(config, msg));
+    TRY(settle(config, arguments->without, msg));
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIER_PROJECT_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
@@ -254,7 +269,7 @@ static int check(const struct arguments *arguments)
 
     if (err == EMBTIER_OK) {
         config->data.must_exist = false; /* the store may be made later */
-        err = settle(config, &msg);
+        err = settle(config, arguments->without, &msg);
     }
     if (err == EMBTIER_OK)
         err = config_check_machine(config, &msg);

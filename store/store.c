@@ -342,10 +342,11 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
                         store_identity_made_count(store->identity) *
                             config->data.shards_per_directory,
                         &store->map, msg));
+    store->shards_per_directory = config->data.shards_per_directory;
+    TRY(store_leave_out(store, opts->restore_id, msg));
     store_retire_shards(store);
     TRY(store_open_space(store, config, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
-    store->shards_per_directory = config->data.shards_per_directory;
     store->read_files = config->descriptors.read_files;
     store->databases =
         calloc((size_t)BUCKET_MAP_SHARDS_MAX * DATABASE_KINDS, sizeof(*store->databases));

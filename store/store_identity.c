@@ -315,12 +315,23 @@ static enum embtier_err record_check(const struct directory *directory,
     return EMBTIER_OK;
 }
 
+/* The caller has checked that the directory is missing (store_settle_directories()). */
+static uint32_t left_out_of(const struct store_identity *identity, const struct config *config)
+{
+    const uint32_t number = config->data.without && identity->members.generation > 0
+                                ? members_number_at(&identity->members, config->data.without)
+                                : MEMBERS_NONE;
+
+    return number > 0 && members_have(&identity->members, number) ? number : MEMBERS_NONE;
+}
+
 /* Checks that the directories are those of the list, which is there. Directories without a store
  * are refused elsewhere. */
 static enum embtier_err members_check(const struct store_identity *identity,
                                       const struct config *config, struct err_msg *msg)
 {
     bool is_named[CONFIG_DIRECTORIES_MAX] = { false };
+    const uint32_t left_out = left_out_of(identity, config);
 
     for (uint32_t i = 0; i < identity->directory_count; i++) {
         const struct directory *const directory = &identity->directories[i];
@@ -335,13 +346,15 @@ static enum embtier_err members_check(const struct store_identity *identity,
         is_named[directory->record.directory_index] = true;
     }
     for (uint32_t i = 0; i < identity->members.given; i++) {
-        if (is_named[i] || !members_have(&identity->members, i))
+        if (is_named[i] || i == left_out || !members_have(&identity->members, i))
             continue;
-        (void)yaml_doc_mistake(config->doc, "data.directories", msg,
-                               "directory %u of the store is missing, which was %s: is a disk not "
-                               "mounted? If the store was copied or moved, name it where it is "
-                               "now; allowed: all directories of the store and no others",
-                               i, identity->members.paths[i]);
+        (void)yaml_doc_mistake(
+            config->doc, "data.directories", msg,
+            "directory %u of the store is missing, which was %s: is a disk not "
+            "mounted? If the store was copied or moved, name it where it is "
+            "now. If its drive died before it got rows, start embtierd once with "
+            "--without-directory (embtierd(8))",
+            i, identity->members.paths[i]);
         return EMBTIER_MISMATCH;
     }
     return EMBTIER_OK;
@@ -374,7 +387,8 @@ static enum embtier_err directories_check(const struct store_identity *identity,
                                identity->directories[j].path, directory->path,
                                directory->record.directory_index);
     }
-    if (identity->members.generation > 0)
+    /* The record of a checkpoint says which of another store's it needs. */
+    if (identity->members.generation > 0 && !identity->is_other)
         TRY(members_check(identity, config, msg));
     if (fresh && ready)
         return err_set(msg, EMBTIER_MISMATCH,
@@ -537,6 +551,7 @@ static enum embtier_err identity_new(const struct config *config,
     if (!identity ||
         !(identity->directories = calloc(CONFIG_DIRECTORIES_MAX, sizeof(*identity->directories))))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    identity->left_out = MEMBERS_NONE;
     for (; identity->directory_count < count; identity->directory_count++) {
         struct directory *directory = &identity->directories[identity->directory_count];
 
@@ -568,6 +583,7 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
     TRY(directories_check(identity, config, &first, msg));
     TRY(directories_make(identity, config, first, msg));
     directories_place(identity);
+    identity->left_out = left_out_of(identity, config);
     if (identity->members.generation > 0 && !is_other)
         TRY(members_mend(identity, msg));
     *ret_identity = TAKE(identity);
@@ -582,6 +598,7 @@ enum embtier_err store_identity_look(const struct config *config,
     TRY(identity_new(config, &identity, msg));
     TRY(directories_look(identity, config, msg));
     directories_place(identity);
+    identity->left_out = left_out_of(identity, config);
     *ret_identity = TAKE(identity);
     return EMBTIER_OK;
 }
@@ -590,27 +607,6 @@ enum embtier_err store_identity_open(const struct config *config,
                                      struct store_identity **ret_identity, struct err_msg *msg)
 {
     return identity_open(config, false, ret_identity, msg);
-}
-
-/* Without a list the record of the checkpoint says which directories it needs: the directories may
- * be a copy made of those alone. The first one has the records. */
-static enum embtier_err others_check_count(char *const *directories, uint32_t count, bool has_first,
-                                           struct err_msg *msg)
-{
-    _cleanup_(members_clear) struct members members = { 0 };
-
-    TRY(members_find(directories, count, &members, msg));
-    if (members.generation > 0 && members_count(&members) != count)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "--restore-from: the store of %s has %u data directories, and %u %s named: "
-                       "name all of them",
-                       directories[0], members_count(&members), count, count == 1 ? "is" : "are");
-    if (!has_first)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "--restore-from: the first data directory of the store of %s is not named, "
-                       "which lists the files of checkpoints: name it too",
-                       directories[0]);
-    return EMBTIER_OK;
 }
 
 /* Checks the directories of the option, so that its faults are not reported as those of a
@@ -641,7 +637,11 @@ static enum embtier_err others_check(char *const *directories, uint32_t count,
                            directories[i]);
         has_first = has_first || record.directory_index == 0;
     }
-    TRY(others_check_count(directories, count, has_first, msg));
+    if (!has_first)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "--restore-from: the first data directory of the store of %s is not named, "
+                       "which lists the files of checkpoints: name it too",
+                       directories[0]);
     *ret_shards_per_directory = first.shards_per_directory;
     return EMBTIER_OK;
 }
@@ -708,6 +708,11 @@ bool store_identity_has(const struct store_identity *identity, uint32_t number)
     return number < store_identity_directory_count(identity) &&
            identity->directories[number].path &&
            !atomic_load(&identity->directories[number].has_left);
+}
+
+uint32_t store_identity_left_out(const struct store_identity *identity)
+{
+    return identity->left_out;
 }
 
 bool store_identity_is_other(const struct store_identity *identity)

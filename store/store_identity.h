@@ -35,10 +35,9 @@ MUST_CHECK enum embtier_err store_identity_look(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
 /* Opens the directories of another server's store that no server has open: locks them, changes
- * nothing else. @directories: all of them, in any order, as --restore-from has them. Of a copy
- * without the list those are enough in which the checkpoint has files; checkpoint_read() refuses
- * others. Refuses as store_open() says. NOT_FOUND: one is no data directory. INVALID: one is named
- * twice. */
+ * nothing else. @directories: in any order, as --restore-from has them. Those are enough in which
+ * the checkpoint has rows, and the first one; checkpoint_read() refuses others. Refuses as
+ * store_open() says. NOT_FOUND: one is no data directory. INVALID: one is named twice. */
 MUST_CHECK enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
                                                       struct store_identity **ret_identity,
                                                       uint32_t *ret_shards_per_directory,
@@ -57,6 +56,9 @@ MUST_CHECK enum embtier_err store_identity_commit(struct store_identity *identit
 uint32_t store_identity_directory_count(const struct store_identity *identity);
 /* True if there is a directory in this place. */
 bool store_identity_has(const struct store_identity *identity, uint32_t index);
+/* Returns the number of the directory that is missing, and that --without-directory names;
+ * MEMBERS_NONE: there is none. */
+uint32_t store_identity_left_out(const struct store_identity *identity);
 /* True if another server's store was opened. */
 bool store_identity_is_other(const struct store_identity *identity);
 /* Returns how many directories the store was made with. */

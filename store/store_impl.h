@@ -160,6 +160,13 @@ char *store_shard_folder_in(const char *directory, uint32_t shard);
 /* resharding/shards_retire.c: removes shards that have no bucket, before databases are opened: in
  * an open store many threads use them. Failures are logged, and a later start tries again. */
 void store_retire_shards(struct store *store);
+/* members/leave_out.c: removes the directory that --without-directory names from the store: ends
+ * the order that adds or removes it, takes its shards out of the map, then it out of the list. A
+ * start after each step accepts the option, or the directory. The map has been opened, which
+ * refuses a directory with buckets. MISMATCH: the checkpoint to go back to needs it: the newest
+ * one, or @restore_id if it is not 0. Does nothing if no directory is left out. */
+MUST_CHECK enum embtier_err store_leave_out(struct store *store, uint64_t restore_id,
+                                            struct err_msg *msg);
 
 /* store_closed.c. */
 MUST_CHECK enum embtier_err store_read_closed_file(struct store *store, struct err_msg *msg);

@@ -11,6 +11,7 @@
 #include "store/buckets/bucket_map_file.h"
 #include "store/files/durable_file.h"
 #include "store/files/summed_json.h"
+#include "store/members/members.h"
 #include "store/store_identity.h"
 
 /* The copies of all directories. */
@@ -58,7 +59,8 @@ static enum embtier_err check_moved(const char *file, const struct bucket_map *m
         return err_set(msg, EMBTIER_MISMATCH, "%s: has %u shards, allowed: %d: " BUCKET_MAP_WAY_OUT,
                        file, bucket_map_present(map), CONFIG_SHARDS_MAX);
     for (uint32_t shard = 0; shard < map->shard_count; shard++) {
-        if (bucket_map_has(map, shard) && !store_identity_has(identity, map->places[shard]))
+        if (bucket_map_has(map, shard) && !store_identity_has(identity, map->places[shard]) &&
+            map->places[shard] != store_identity_left_out(identity))
             return err_set(msg, EMBTIER_MISMATCH,
                            "%s: shard %u lies in data directory %u, which the store does not "
                            "have: " BUCKET_MAP_WAY_OUT,
@@ -71,6 +73,25 @@ static enum embtier_err check_moved(const char *file, const struct bucket_map *m
     return EMBTIER_OK;
 }
 
+/* Any copy counts: one that is older may be all that a crash left of a move. */
+static enum embtier_err check_left_out(const char *file, const struct bucket_map *map,
+                                       const struct store_identity *identity, struct err_msg *msg)
+{
+    const uint32_t left_out = store_identity_left_out(identity);
+    uint32_t buckets = 0;
+
+    for (uint32_t shard = 0; shard < map->shard_count; shard++)
+        if (bucket_map_has(map, shard) && map->places[shard] == left_out)
+            buckets += map->bucket_counts[shard];
+    if (left_out == MEMBERS_NONE || buckets == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "--without-directory: data directory %u has rows, %u of %d buckets by %s: mount "
+                   "its drive and start without the option. If the drive is lost, make a new store "
+                   "of a checkpoint (--init --restore-from)",
+                   left_out, buckets, ROW_BUCKETS, file);
+}
+
 static enum embtier_err map_check(const char *file, struct bucket_map *map, uint32_t shard_count,
                                   const struct store_identity *identity, struct err_msg *msg)
 {
@@ -81,11 +102,13 @@ static enum embtier_err map_check(const char *file, struct bucket_map *map, uint
                 "%s: bucket %u is in shard %u, but the store has %u shard%s: " BUCKET_MAP_WAY_OUT,
                 file, bucket, map->shards[bucket], map->shard_count, PLURAL(map->shard_count));
     bucket_map_count(map);
-    if (map->format != BUCKET_MAP_FORMAT_FIXED)
-        return check_moved(file, map, shard_count, identity, msg);
-    TRY(check_fixed(file, map, shard_count, msg));
-    bucket_map_place(map, MAX(shard_count / store_identity_made_count(identity), 1u));
-    return EMBTIER_OK;
+    if (map->format != BUCKET_MAP_FORMAT_FIXED) {
+        TRY(check_moved(file, map, shard_count, identity, msg));
+    } else {
+        TRY(check_fixed(file, map, shard_count, msg));
+        bucket_map_place(map, MAX(shard_count / store_identity_made_count(identity), 1u));
+    }
+    return check_left_out(file, map, identity, msg);
 }
 
 /* Missing and damaged copies are OK, and *@ret_copy says so. Faults that copies in other
@@ -157,6 +180,21 @@ static enum embtier_err survey_add(struct survey *survey, const struct store_ide
     return EMBTIER_OK;
 }
 
+/* A change is written to the first directory before all others. So its copy is the newest of all,
+ * also of those that are missing, unless it was damaged or put back. */
+static enum embtier_err survey_check_first(const struct store_identity *identity,
+                                           const struct survey *survey, struct err_msg *msg)
+{
+    if (store_identity_left_out(identity) == MEMBERS_NONE ||
+        survey->copies[0].generation == survey->newest->generation)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "--without-directory: %s/" BUCKET_MAP_FILE " is not the newest whole copy of "
+                   "the map of buckets, so the missing directory may have a newer one, and rows: "
+                   "mount its drive and start without the option",
+                   store_identity_directory(identity, 0));
+}
+
 static enum embtier_err survey_make(const struct store_identity *identity, struct survey *survey,
                                     struct err_msg *msg)
 {
@@ -178,7 +216,7 @@ static enum embtier_err survey_make(const struct store_identity *identity, struc
                        "%s; rows cannot be found without it, and no data directory has a whole "
                        "copy: " BUCKET_MAP_WAY_OUT,
                        survey->copies[0].why.text);
-    return EMBTIER_OK;
+    return survey_check_first(identity, survey, msg);
 }
 
 static enum embtier_err survey_mend(const struct store_identity *identity,

@@ -223,11 +223,38 @@ enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t 
     return EMBTIER_OK;
 }
 
+/* Takes those databases out of the record that lie in directories which are not there, and have no
+ * row that counts. */
+static void drop_empty(const struct checkpoint_shelf *shelf, struct checkpoint_record *record)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t s = 0; record->map && s < record->map->shard_count; s++) {
+        if (!bucket_map_has(record->map, s) || record->map->bucket_counts[s] > 0 ||
+            store_identity_has(shelf->identity, record->map->places[s]))
+            continue;
+        record->map->places[s] = BUCKET_MAP_GONE;
+        record->map->strays[s] = false;
+    }
+    for (uint32_t i = 0; record->map && i < record->database_count; i++) {
+        struct checkpoint_database *const database = &record->databases[i];
+
+        if (bucket_map_has(record->map, database->shard) ||
+            store_identity_has(shelf->identity, database->place))
+            record->databases[kept++] = *database;
+        else
+            free(database->files);
+    }
+    if (record->map)
+        record->database_count = kept;
+}
+
 /* Finds the places of the databases. MISMATCH: the store has no such data directories. */
 static enum embtier_err find_places(const struct checkpoint_shelf *shelf,
                                     struct checkpoint_record *record, const char *folder,
                                     struct err_msg *msg)
 {
+    drop_empty(shelf, record);
     for (uint32_t i = 0; i < record->database_count; i++) {
         struct checkpoint_database *const database = &record->databases[i];
 

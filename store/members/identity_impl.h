@@ -43,6 +43,7 @@ struct store_identity {
     struct members members;   /* generation 0: as embtier.json says; thread: that moves buckets */
     struct directory joining; /* its path is NULL: none */
     bool joining_was_made;    /* with the directory itself */
+    uint32_t left_out;        /* missing, as --without-directory says; MEMBERS_NONE: none is */
     bool is_unknown;          /* the next start may find another list than @members */
     bool is_other;            /* another server's; a copy has those that its checkpoint needs */
 };

@@ -330,7 +330,7 @@ static enum embtier_err write_all(const struct store_identity *identity, const c
     for (uint32_t i = 0; i < store_identity_directory_count(identity); i++)
         if (store_identity_has(identity, i) && i != but)
             TRY(members_write(store_identity_directory(identity, i), members, msg));
-    if (but != DIRECTORY_NONE)
+    if (but != DIRECTORY_NONE && store_identity_has(identity, but))
         (void)!members_write(store_identity_directory(identity, but), members, NULL);
     return EMBTIER_OK;
 }
@@ -430,49 +430,23 @@ enum embtier_err store_identity_leave(struct store_identity *identity, uint32_t 
 
 /* ---- A start ---- */
 
-static bool is_same_text(const char *path, const char *other)
-{
-    size_t length = strlen(path), others = strlen(other);
-
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    while (others > 1 && other[others - 1] == '/')
-        others--;
-    return length == others && strncmp(path, other, length) == 0;
-}
-
-/* True if @path is the place of a directory that has left. The target of a link may be gone, too.
- */
-static bool was_at(const struct members *members, uint32_t number, const char *path,
-                   const char *real)
-{
-    const char *const name = members->names[number];
-
-    return is_same_text(members->paths[number], path) || (name && is_same_text(name, path)) ||
-           (real && is_same_text(members->paths[number], real));
-}
-
 /* Returns the number of the directory at @path; DIRECTORY_NONE: it is none of the list's. A drive
  * that was taken away leaves a mount point without a store, or nothing at all. */
 static uint32_t number_of(const struct members *members, const char *path)
 {
-    _cleanup_(freep) char *real = realpath(path, NULL);
     struct record record = { 0 };
     uint32_t number = DIRECTORY_NONE;
 
     if (identity_record_read(path, &record, NULL) == EMBTIER_OK && record.state != STATE_ABSENT)
         return strcmp(record.uuid, members->uuid) == 0 ? record.directory_index : DIRECTORY_NONE;
     for (uint32_t i = 0; i < members->given; i++)
-        if (members->has_left[i] && was_at(members, i, path, real))
+        if (members->has_left[i] && members_are_at(members, i, path))
             number = i;
     return number;
 }
 
 static void drop(struct config *config, uint32_t index)
 {
-    log_warn("a data directory that was removed from the store is ignored; take it out of "
-             "data.directories",
-             "directory=%s", LOG_QUOTED(config->data.directories[index]));
     free(config->data.directories[index]);
     config->data.directory_count--;
     for (uint32_t i = index; i < config->data.directory_count; i++)
@@ -529,6 +503,58 @@ static enum embtier_err add_missing(struct config *config, const struct members 
     return EMBTIER_OK;
 }
 
+/* True if the store's directory @number is at @path. */
+static bool is_there(const struct members *members, uint32_t number, const char *path)
+{
+    struct record record = { 0 };
+
+    return identity_record_read(path, &record, NULL) == EMBTIER_OK &&
+           record.state != STATE_ABSENT && strcmp(record.uuid, members->uuid) == 0 &&
+           record.directory_index == number;
+}
+
+static enum embtier_err refuse_present(const char *path, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_INVALID,
+                   "--without-directory: %s is there: start without the option, and remove it with "
+                   "`embtier data remove`",
+                   path);
+}
+
+/* Takes the directory of --without-directory out of data.directories. One that has left already is
+ * ignored: the option may have been left in a script. */
+static enum embtier_err drop_dead(struct config *config, const struct members *members,
+                                  struct err_msg *msg)
+{
+    const char *const path = config->data.without;
+    const uint32_t number = members_number_at(members, path);
+
+    if (number == MEMBERS_NONE)
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "--without-directory: the store has no data directory at %s by its list "
+                       "(" MEMBERS_FILE "): name it as `embtier data add` did",
+                       path);
+    if (!members_have(members, number))
+        return EMBTIER_OK;
+    if (number == 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "--without-directory: %s is the store's first data directory, which has its "
+                       "catalog and the records of its checkpoints",
+                       path);
+    if (is_there(members, number, members->paths[number]))
+        return refuse_present(members->paths[number], msg);
+    for (uint32_t i = 0; i < config->data.directory_count;) {
+        if (is_there(members, number, config->data.directories[i]))
+            return refuse_present(config->data.directories[i], msg);
+        if (members_are_at(members, number, config->data.directories[i]) &&
+            config->data.directory_count > 1)
+            drop(config, i);
+        else
+            i++;
+    }
+    return EMBTIER_OK;
+}
+
 enum embtier_err store_settle_directories(struct config *config, struct err_msg *msg)
 {
     _cleanup_(members_clear) struct members members = { 0 };
@@ -536,14 +562,20 @@ enum embtier_err store_settle_directories(struct config *config, struct err_msg 
 
     /* Errors are the start's, which has the words for them. */
     if (members_find(config->data.directories, config->data.directory_count, &members, NULL) !=
-            EMBTIER_OK ||
-        members.generation == 0)
+        EMBTIER_OK)
+        return EMBTIER_OK;
+    if (config->data.without)
+        TRY(drop_dead(config, &members, msg));
+    if (members.generation == 0)
         return EMBTIER_OK;
     for (uint32_t i = 0; i < config->data.directory_count;) {
         const uint32_t number = number_of(&members, config->data.directories[i]);
 
         if (number < members.given && members.has_left[number] &&
             config->data.directory_count > 1) {
+            log_warn("a data directory that was removed from the store is ignored; take it out of "
+                     "data.directories",
+                     "directory=%s", LOG_QUOTED(config->data.directories[i]));
             drop(config, i);
             continue;
         }

@@ -47,14 +47,16 @@ bool store_identity_takes_shards(const struct store_identity *identity, uint32_t
 /* Writes the list as it is: a start then goes by it, whatever its configuration names. */
 MUST_CHECK enum embtier_err store_identity_note(struct store_identity *identity,
                                                 struct err_msg *msg);
-/* Writes the list without the directory, in which no shard and no checkpoint is. From then on other
- * threads skip it; open files in it stay open. After an error it still counts, or the next start
- * may find either. */
+/* Writes the list without the directory, in which no shard and no checkpoint is; it may be missing.
+ * From then on other threads skip it; open files in it stay open. After an error it still counts,
+ * or the next start may find either. */
 MUST_CHECK enum embtier_err store_identity_leave(struct store_identity *identity, uint32_t place,
                                                  struct err_msg *msg);
 
 /* Makes data.directories what the store's list says, if there is one. Directories that lack are
- * added where they were, and those that have left are dropped, with a line in the log each. */
+ * added where they were, and those that have left are dropped, with a line in the log each. So is
+ * that of --without-directory. INVALID: it is there, or the first one. NOT_FOUND: the list has none
+ * there. */
 MUST_CHECK enum embtier_err store_settle_directories(struct config *config, struct err_msg *msg);
 
 #endif

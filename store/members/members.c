@@ -29,6 +29,38 @@ uint32_t members_count(const struct members *members)
     return count;
 }
 
+static bool is_same_text(const char *path, const char *other)
+{
+    size_t length = strlen(path), others = strlen(other);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (others > 1 && other[others - 1] == '/')
+        others--;
+    return length == others && strncmp(path, other, length) == 0;
+}
+
+/* The target of a link may be gone, too. */
+bool members_are_at(const struct members *members, uint32_t number, const char *path)
+{
+    const char *const name = members->names[number];
+    _cleanup_(freep) char *real = realpath(path, NULL);
+
+    return is_same_text(members->paths[number], path) || (name && is_same_text(name, path)) ||
+           (real && is_same_text(members->paths[number], real));
+}
+
+uint32_t members_number_at(const struct members *members, const char *path)
+{
+    uint32_t number = MEMBERS_NONE;
+
+    for (uint32_t i = 0; i < members->given; i++)
+        if (members_are_at(members, i, path) &&
+            (number == MEMBERS_NONE || members_have(members, i)))
+            number = i;
+    return number;
+}
+
 enum embtier_err members_copy(const struct members *members, struct members *ret_copy,
                               struct err_msg *msg)
 {

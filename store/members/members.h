@@ -16,6 +16,7 @@
 
 #define MEMBERS_FILE       "directories.json"
 #define MEMBERS_UUID_CHARS 32
+#define MEMBERS_NONE       UINT32_MAX
 
 struct members {
     uint64_t generation; /* 0: there is no list */
@@ -32,6 +33,11 @@ static inline bool members_have(const struct members *members, uint32_t number)
     return number < members->given && !members->has_left[number];
 }
 uint32_t members_count(const struct members *members);
+/* True if the list has the directory at @path, as it was configured or without links. */
+bool members_are_at(const struct members *members, uint32_t number, const char *path);
+/* Returns the number of the directory that the list has at @path, one that is still the store's
+ * before one that has left; MEMBERS_NONE: it has none. */
+uint32_t members_number_at(const struct members *members, const char *path);
 /* *@ret_copy is set on OK only. */
 MUST_CHECK enum embtier_err members_copy(const struct members *members, struct members *ret_copy,
                                          struct err_msg *msg);

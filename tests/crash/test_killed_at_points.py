@@ -141,7 +141,7 @@ class Moment:
     """One kind of work of a running server."""
 
     checkpoints = {1, 2}  # must still be there afterwards
-    goes_on = False  # true: the next start goes on with it, and may delete checkpoints
+    bears: tuple[type[embtier.Error], ...] = ()  # of checkpoints: those that the next start goes on with may delete some
 
     def prepare(self, server) -> None:
         pass
@@ -151,6 +151,13 @@ class Moment:
 
     def check(self, server) -> None:
         raise NotImplementedError
+
+    def arrange(self, store) -> list[str]:
+        """Changes what the next start finds, and returns its options. One that is refused changes nothing."""
+        return []
+
+    def put_right(self, store) -> None:
+        """Undoes that after a start was refused."""
 
     def check_stopped(self, store) -> None:
         """A further check, after the server has gone."""
@@ -378,7 +385,7 @@ class Reshard(Writes):
     """Moves rows to more shards, then to fewer, while rows change. The next start goes on with it."""
 
     checkpoints: set[int] = set()  # each shard that gives rows away has one made, and older ones go
-    goes_on = True
+    bears = (embtier.NotFoundError,)
 
     def move(self, server, store, *words: str) -> subprocess.CompletedProcess:
         command = [str(CLI), "--socket", store.daemon.socket, *words, "--rate", "0"]
@@ -406,6 +413,41 @@ class Directories(Reshard):
 
     def orders(self, store) -> list[list[str]]:
         return [["data", "add", str(store.more)], ["data", "remove", str(store.more), "--delete-checkpoints"]]
+
+
+class DeadDirectory(Directories):
+    """The drive of the added directory is lost, and a start leaves it out. If that is refused, the drive comes back."""
+
+    bears = (embtier.NotFoundError, embtier.MismatchError)  # checkpoints may have rows there
+    refusals = ("--without-directory: ", "a data directory that was removed from the store")
+    is_left_out = False
+
+    def away(self, store) -> Path:
+        return store.more.with_name("away")
+
+    def arrange(self, store) -> list[str]:
+        if store.more.exists():
+            store.more.rename(self.away(store))
+        self.is_left_out = True
+        return ["--without-directory", str(store.more)]
+
+    def put_right(self, store) -> None:
+        why = store.daemon.log_lines()[-1]
+        assert any(words in why for words in self.refusals), why
+        if self.away(store).exists():
+            self.away(store).rename(store.more)
+        self.is_left_out = False
+
+    def check_stopped(self, store) -> None:
+        """A directory that was left out, and comes back, is the store's no more."""
+        if self.is_left_out and self.away(store).exists():
+            self.away(store).rename(store.more)
+            store.daemon.start()
+            with store.daemon.connect(timeout=60) as server:
+                for name in TABLES:
+                    must_be(server, name, 8)
+            store.daemon.kill()
+        shutil.rmtree(self.away(store), ignore_errors=True)
 
 
 class Compact(Writes):
@@ -567,7 +609,8 @@ class RestoreFrom(Moment):
 
 
 MOMENTS = {
-    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "reshard": Reshard, "directories": Directories, "compact": Compact, "stop": Stop,
+    "drop": Drop, "move": Move, "apply": Apply, "swap": Swap, "restore": Restore, "reshard": Reshard, "directories": Directories, "dead_directory": DeadDirectory,
+    "compact": Compact, "stop": Stop,
     "checkpoint": Checkpoint, "delete": Delete, "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
 }  # fmt: skip
 
@@ -585,12 +628,15 @@ def count_of(store: Store, moment: Moment, call: int) -> int:
 
 
 def look(store: Store, moment: Moment) -> None:
-    store.daemon.start()
+    options = moment.arrange(store)
+    if not options or not store.launch(0, *options):
+        moment.put_right(store)
+        store.daemon.start()
     with store.daemon.connect(timeout=60) as server:
         ids = {info.id for info in server.checkpoints()}
         assert moment.checkpoints <= ids, f"of checkpoints {moment.checkpoints} there are {ids}"
         for id in ids:
-            with contextlib.suppress(*[embtier.NotFoundError] if moment.goes_on else []):
+            with contextlib.suppress(*moment.bears):
                 server.verify_checkpoint(id)
         moment.check(server)
         write(server, [spec.name for spec in server.tables()], 8)  # the store can still be used
@@ -635,7 +681,7 @@ def test_killed_before_any_change_of_the_file_system_nothing_that_was_promised_i
                     break
                 call = rng.randint(1, max(1, count))  # fewer calls than expected: one of those there were
             if again:
-                starts += not store.launch(again)
+                starts += not store.launch(again, *what.arrange(store))
                 store.daemon.kill()
                 store.killer.tell(0, 0)
             look(store, what)
