@@ -160,12 +160,6 @@ void store_end_reserve(struct store *store);
 MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft,
                                           bool logged, uint64_t until_ns,
                                           const _Atomic bool *give_up, struct err_msg *msg);
-/* Prepares a capture of all databases with a log, shortly before updates are held for it
- * (checkpoint_rehearse()). It ends with SHUTDOWN as store_capture() does. */
-MUST_CHECK enum embtier_err store_rehearse_capture(struct store *store,
-                                                   struct checkpoint_draft *draft,
-                                                   const _Atomic bool *give_up,
-                                                   struct err_msg *msg);
 /* True if `replay` rows were written since @record was captured; NULL: since the store was made. */
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 

@@ -63,20 +63,6 @@ enum embtier_err store_capture(struct store *store, struct checkpoint_draft *dra
     return EMBTIER_OK;
 }
 
-enum embtier_err store_rehearse_capture(struct store *store, struct checkpoint_draft *draft,
-                                        const _Atomic bool *give_up, struct err_msg *msg)
-{
-    const uint32_t shard_count = store->shard_count;
-
-    for (uint32_t s = 0; s < shard_count; s++) {
-        if (give_up && atomic_load(give_up))
-            return err_shutdown(msg);
-        if (store_database_of(store, s, true))
-            TRY(checkpoint_rehearse(draft, store_database_of(store, s, true), msg));
-    }
-    return EMBTIER_OK;
-}
-
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record)
 {
     for (uint32_t s = 0; s < store->shard_count; s++) {

@@ -36,10 +36,8 @@ struct captured {
 struct checkpoint_draft {
     struct checkpoint_shelf shelf;
     struct checkpoint_record record;
-    struct captured *captured; /* as many as record.databases, in the same order */
-    uint32_t room;             /* of both arrays */
-    struct rocksdb_ext_files **rehearsed;
-    uint32_t rehearsed_count;
+    struct captured *captured;        /* as many as record.databases, in the same order */
+    uint32_t room;                    /* of both arrays */
     struct bucket_map *map;           /* NULL: not yet taken */
     struct checkpoint_record *before; /* the newest checkpoint before this one, or NULL */
     bool is_complete;
@@ -154,27 +152,6 @@ enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t sha
                                       .logged = logged,
                                       .sequence = database_sequence(database) };
     return EMBTIER_OK;
-}
-
-enum embtier_err checkpoint_rehearse(struct checkpoint_draft *draft, struct database *database,
-                                     struct err_msg *msg)
-{
-    struct rocksdb_ext_files **const rehearsed = realloc(
-        draft->rehearsed, (draft->rehearsed_count + 1) * sizeof(struct rocksdb_ext_files *));
-
-    if (!rehearsed)
-        return no_memory(msg);
-    draft->rehearsed = rehearsed;
-    TRY(database_files(database, &rehearsed[draft->rehearsed_count], msg));
-    draft->rehearsed_count++;
-    return EMBTIER_OK;
-}
-
-void checkpoint_end_rehearsal(struct checkpoint_draft *draft)
-{
-    for (uint32_t i = 0; i < draft->rehearsed_count; i++)
-        rocksdb_ext_files_free(draft->rehearsed[i]);
-    draft->rehearsed_count = 0;
 }
 
 void checkpoint_forget(struct checkpoint_draft *draft)
@@ -373,7 +350,6 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
 {
     if (!draft)
         return;
-    checkpoint_end_rehearsal(draft);
     checkpoint_forget(draft);
     /* The mark may be removed already, and come back after a loss of power, or not. So files are
      * removed only once it is there for certain. The next sweep removes the files that stay. */
@@ -382,7 +358,6 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
         (void)!checkpoint_remove_folders(&draft->shelf, draft->record.info.id, NULL);
     free(draft->record.databases);
     free(draft->captured);
-    free(draft->rehearsed);
     checkpoint_record_free(draft->before);
     free(draft);
 }

@@ -35,13 +35,6 @@ MUST_CHECK enum embtier_err checkpoint_take_map(struct checkpoint_draft *draft,
 MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
                                                bool logged, struct database *database,
                                                struct err_msg *msg);
-/* Captures a database that will be captured in the moment of the checkpoint, when updates wait, so
- * that little is left to do then. RocksDB syncs the directory of a new log, notes in the MANIFEST
- * which logs are on disk, and ends the removal of old files. Until checkpoint_end_rehearsal() it
- * removes no more. */
-MUST_CHECK enum embtier_err checkpoint_rehearse(struct checkpoint_draft *draft,
-                                                struct database *database, struct err_msg *msg);
-void checkpoint_end_rehearsal(struct checkpoint_draft *draft);
 /* Drops all captures. */
 void checkpoint_forget(struct checkpoint_draft *draft);
 /* Makes the names and copies of all captured files, then the record. The caller fills @info except

@@ -187,16 +187,6 @@ static enum embtier_err sync_before(const struct checkpoints_opts *c, struct err
     return EMBTIER_OK;
 }
 
-/* Does before the moment what need not be done in it. The last sync leaves little to sync then. */
-static enum embtier_err prepare_logs(struct checkpoint_making *making, struct err_msg *msg)
-{
-    const struct checkpoints_opts *const c = making->opts;
-
-    TRY(store_sync_all_logs(c->store, msg));
-    TRY(store_rehearse_capture(c->store, making->draft, making->stopping, msg));
-    return sync_before(c, msg);
-}
-
 /* Holds the tables for this try only, because the next may be seconds away. */
 static enum embtier_err try_moment(struct checkpoint_making *making, struct gate_search *search,
                                    struct err_msg *msg)
@@ -207,13 +197,12 @@ static enum embtier_err try_moment(struct checkpoint_making *making, struct gate
     tables_hold(c->tables);
     err = note_tables(making, msg);
     if (err == EMBTIER_OK && making->has_logged)
-        err = prepare_logs(making, msg);
+        err = sync_before(c, msg);
     if (err == EMBTIER_OK)
         err = gate_close(search, msg);
     if (err == EMBTIER_OK)
         err = take_moment(making, search, msg);
     gate_open(search, err == EMBTIER_AGAIN && !search->is_late);
-    checkpoint_end_rehearsal(making->draft);
     tables_release(c->tables);
     if (err == EMBTIER_AGAIN) { /* a late try may have captured a part */
         checkpoint_forget(making->draft);

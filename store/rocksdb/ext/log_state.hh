@@ -73,23 +73,6 @@ class LogState
     // The caller has read @whole before @bytes, and both before the sync began.
     void SetSynced(uint64_t bytes, uint64_t whole);
 
-    // Around each sync of the log, by any descriptor. A failure is noted before the end.
-    void BeginSync()
-    {
-        syncing_++;
-    }
-    void EndSync()
-    {
-        syncing_--;
-    }
-
-    // True if all that has been written is on disk. A sync under way may have taken the kernel's
-    // one report of a failure and not have noted it yet: then this is not known.
-    bool IsSynced() const
-    {
-        return syncing_ == 0 && synced >= written;
-    }
-
     uint64_t Number() const
     {
         return number_;
@@ -113,7 +96,6 @@ class LogState
     int error_ = 0; // set without a file: syncing the log fails with it
     bool is_released_ = false;
     std::atomic<bool> name_is_synced_{ false };
-    std::atomic<uint32_t> syncing_{ 0 };
 };
 
 } // namespace rocksdb_ext

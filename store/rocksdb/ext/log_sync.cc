@@ -39,7 +39,6 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
 
     for (uint32_t i = 0; i < count; i++) {
         for (const auto &log : watches[i]->rep->UnsyncedLogs()) {
-            log->BeginSync();
             logs.push_back(log);
             watch_of.push_back(watches[i]->rep.get());
             whole.push_back(log->whole);
@@ -57,19 +56,18 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     for (size_t i = 0; i < files.size() && !ring; i++)
         results[i] = fdatasync(files[i]) == 0 ? 0 : errno;
     for (size_t i = 0; i < files.size(); i++) {
-        const bool is_gone = files[i] == -ENOENT && !by_syncer; // all its contents are flushed
-
         if (files[i] >= 0 && !by_syncer)
             close(files[i]);
+        if (files[i] == -ENOENT && !by_syncer) // gone meanwhile: all its contents have been flushed
+            continue;
         if (files[i] < 0)
             results[i] = -files[i];
         if (results[i] == 0)
             results[i] = logs[i]->SyncName();
         if (results[i] == 0)
             logs[i]->SetSynced(written[i], whole[i]);
-        else if (!is_gone)
+        else
             watch_of[i]->OnLogFailed(IoErrorOf("While syncing log", results[i]));
-        logs[i]->EndSync();
     }
     held.clear();
     for (uint32_t i = 0; i < count; i++)

@@ -158,13 +158,13 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 
     rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
     {
-        return SyncRest([&] { return target()->Sync(options, dbg); });
+        return TrySync([&] { return target()->Sync(options, dbg); });
     }
 
     rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
                             rocksdb::IODebugContext *dbg) override
     {
-        return SyncRest([&] { return target()->Fsync(options, dbg); });
+        return TrySync([&] { return target()->Fsync(options, dbg); });
     }
 
     rocksdb::IOStatus Close(const rocksdb::IOOptions &options,
@@ -176,17 +176,6 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
     }
 
   private:
-    // Has @call sync the log, unless all of it is on disk already (rocksdb_ext_sync_logs()).
-    template <typename Call> rocksdb::IOStatus SyncRest(Call call)
-    {
-        if (state_->IsSynced() && !failed_ && !watch_->LogFailed())
-            return rocksdb::IOStatus::OK();
-        state_->BeginSync();
-        const rocksdb::IOStatus status = TrySync(call);
-        state_->EndSync();
-        return status;
-    }
-
     // An empty log has nothing to lose, so its sync may be tried again. In a database whose writes
     // bypass the log, no other log ever follows it.
     template <typename Call> rocksdb::IOStatus TrySync(Call call)

@@ -562,35 +562,6 @@ static void test_logs_of_synced_rows_are_on_disk(void **state)
     fixture_close(f);
 }
 
-static unsigned syncs_of_capture(struct store_fixture *f)
-{
-    _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = NULL;
-    const unsigned before = atomic_load(&log_syncs);
-    struct err_msg msg = { { 0 } };
-
-    must(checkpoint_begin(store_shelf(f->store), &draft, &msg), &msg);
-    must(store_capture(f->store, draft, true, UINT64_MAX, NULL, &msg), &msg);
-    return atomic_load(&log_syncs) - before;
-}
-
-static void test_a_capture_syncs_each_log_once_and_only_if_it_has_to(void **state)
-{
-    struct store_fixture *const f = *state;
-    struct err_msg msg = { { 0 } };
-
-    f->config.rocksdb.io_uring = SWITCH_OFF;
-    fixture_open(f);
-    fixture_write_all(f, FIXTURE_LOGGED, 0, 100, 1);
-    assert_int_equal(syncs_of_capture(f), store_shard_count(f->store));
-    assert_int_equal(syncs_of_capture(f), 0);
-    fixture_write_all(f, FIXTURE_LOGGED, 0, 100, 2); /* after the sync */
-    assert_int_equal(syncs_of_capture(f), store_shard_count(f->store));
-    fixture_write_all(f, FIXTURE_LOGGED, 0, 100, 3);
-    must(store_sync_all_logs(f->store, &msg), &msg);
-    assert_int_equal(syncs_of_capture(f), 0);
-    fixture_close(f);
-}
-
 static void test_files_take_little_space_beforehand(void **state)
 {
     struct store_fixture *f = *state;
@@ -644,7 +615,6 @@ int main(void)
         STORE_TEST(test_start_that_is_refused_does_not_undo_a_clean_end),
         STORE_TEST(test_files_take_little_space_beforehand),
         STORE_TEST(test_logs_of_synced_rows_are_on_disk),
-        STORE_TEST(test_a_capture_syncs_each_log_once_and_only_if_it_has_to),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a checkpoint gives up a moment that lasts too long and looks for another, and that the
- * later one yields a whole checkpoint. It also tests what is left to do in the moment. The linker
- * wraps checkpoint_capture() to make the capture of a database slow. */
+ * later one yields a whole checkpoint. The linker wraps checkpoint_capture() to make the capture of
+ * a database slow. */
 #include "tests/unit/engine/lane/lane_fixture.h"
-
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "daemon/engine/lane/checkpoint_gate.h"
 #include "daemon/jobs/checkpoint/checkpoint_making.h"
@@ -23,24 +20,7 @@ static uint32_t set_between; /* number of the SET that is submitted in the first
                                 updates are held */
 static bool was_set;         /* whether it was done when the last moment came */
 
-static _Thread_local bool captures; /* this thread captures a logged database */
-static unsigned logged_captures;
-static unsigned capture_syncs; /* of files and folders, in the captures of logged databases */
-
 static void submit_set(float value);
-
-/* In place of the system's, also for RocksDB. They do not see syncs by io_uring. */
-__attribute__((visibility("default"))) int fsync(int fd)
-{
-    capture_syncs += captures;
-    return (int)syscall(SYS_fsync, fd);
-}
-
-__attribute__((visibility("default"))) int fdatasync(int fd)
-{
-    capture_syncs += captures;
-    return (int)syscall(SYS_fdatasync, fd);
-}
 
 enum embtier_err __real_checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
                                            bool logged, struct database *database,
@@ -53,8 +33,6 @@ enum embtier_err __wrap_checkpoint_capture(struct checkpoint_draft *draft, uint3
                                            bool logged, struct database *database,
                                            struct err_msg *msg)
 {
-    enum embtier_err err;
-
     was_set = set_between > 0 && client_is_done(&client, set_between);
     if (logged && slow_captures > 0) {
         if (set_between == 0) {
@@ -66,11 +44,7 @@ enum embtier_err __wrap_checkpoint_capture(struct checkpoint_draft *draft, uint3
         if (slow_captures > 0)
             usleep(GATE_CLOSED_NS / 1000 + 1000);
     }
-    captures = logged;
-    logged_captures += logged;
-    err = __real_checkpoint_capture(draft, shard, logged, database, msg);
-    captures = false;
-    return err;
+    return __real_checkpoint_capture(draft, shard, logged, database, msg);
 }
 
 /* Sets all ids of the table to @value. */
@@ -139,43 +113,6 @@ static void test_a_late_moment_is_given_up_and_the_next_one_taken(void **state)
     lanes_stop(&x);
 }
 
-/* Logs were synced just before, and RocksDB has synced the folders of new logs. So no other sync is
- * left to RocksDB while updates wait, one shard after the other. */
-static void test_logs_are_captured_in_the_moment_without_a_sync(void **state)
-{
-    const struct lanes_shape shape = {
-        .lane_count = 2, .slabs_per_lane = 3, .readers = 1, .write_queue_bytes = MIB
-    };
-    const _Atomic bool stopping = false;
-    struct making_counts counts = { 0 };
-    struct err_msg msg = { { 0 } };
-    struct lanes_fixture x;
-
-    lanes_start(&x, *state, &shape);
-    table = fixture_durable_table(&x, "logged", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_NONE,
-                                  EMBTIER_DURABILITY_ASYNC);
-    client = client_attach(&x, SLOT_BYTES);
-    set_all(1);
-    {
-        const struct checkpoints_opts opts = {
-            .store = x.f->store, .tables = x.tables, .lanes = x.lanes, .lane_count = x.lane_count
-        };
-        struct checkpoint_making making = { .opts = &opts,
-                                            .stopping = &stopping,
-                                            .counts = &counts };
-
-        logged_captures = capture_syncs = 0;
-        checkpoint_pace_init(&making.pace, &clock_monotonic, false);
-        must(checkpoint_making_run(&making, &msg), &msg);
-        checkpoint_making_end(&making);
-    }
-    assert_true(logged_captures >= store_shard_count(x.f->store));
-    assert_int_equal(capture_syncs, 0);
-    client_detach(&client);
-    lanes_write_back(&x);
-    lanes_stop(&x);
-}
-
 /* Otherwise no checkpoint could be made on a slow disk. */
 static void test_the_last_try_takes_as_long_as_it_has_to(void **state)
 {
@@ -215,8 +152,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_late_moment_is_given_up_and_the_next_one_taken,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_logs_are_captured_in_the_moment_without_a_sync,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test(test_the_last_try_takes_as_long_as_it_has_to),
         cmocka_unit_test(test_a_late_try_is_not_counted_with_those_in_vain),
