@@ -156,6 +156,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
+    rocksdb_ext_check_logs(rows->options);
     /* Files are read once, in order. RocksDB counts ten more for itself, which this database does
      * not have. */
     rocksdb_options_set_max_open_files(

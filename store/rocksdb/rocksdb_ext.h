@@ -87,6 +87,10 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 /* Drops RocksDB's log: for a database that is only read, in a folder that must not be written
  * to. */
 void rocksdb_ext_log_nowhere(rocksdb_options_t *options);
+/* For a database that is opened for reading only: has RocksDB compare its logs with the MANIFEST.
+ * Without this, RocksDB forgets the logs that a MANIFEST names, which a reader cannot: it ends the
+ * process by an assertion (recovery_ctx != nullptr), or by a null pointer in builds without. */
+void rocksdb_ext_check_logs(rocksdb_options_t *options);
 
 /* Makes all threads for flushes and compactions now. False if one could not be made. */
 bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting);

@@ -51,6 +51,11 @@ bool rocksdb_ext_fits(void)
     return fits;
 }
 
+void rocksdb_ext_check_logs(rocksdb_options_t *options)
+{
+    options->rep.track_and_verify_wals_in_manifest = true;
+}
+
 const char *rocksdb_ext_version(void)
 {
     static const std::string version = rocksdb::GetRocksVersionAsString();

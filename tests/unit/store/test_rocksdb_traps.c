@@ -3,6 +3,8 @@
  * out of the store's databases? */
 #include <rocksdb/c.h>
 
+#include "base/paths.h"
+#include "store/rocksdb/rocksdb_ext.h"
 #include "store/store_impl.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -133,6 +135,79 @@ static void test_a_debt_that_level_0_shows_too_stops_writes(void **state)
     await_write(f, EMBTIER_OK);
 }
 
+/* ---- A reader ends the process if the MANIFEST names logs that it does not track ---- */
+
+static void put(rocksdb_t *db, const char *key)
+{
+    rocksdb_writeoptions_t *const how = rocksdb_writeoptions_create();
+    char *error = NULL;
+
+    rocksdb_put(db, how, key, strlen(key), "v", 1, &error);
+    assert_null(error);
+    rocksdb_writeoptions_destroy(how);
+}
+
+static bool has(rocksdb_t *db, const char *key)
+{
+    rocksdb_readoptions_t *const how = rocksdb_readoptions_create();
+    size_t bytes;
+    char *error = NULL, *const value = rocksdb_get(db, how, key, strlen(key), &bytes, &error);
+
+    assert_null(error);
+    rocksdb_readoptions_destroy(how);
+    rocksdb_free(value);
+    return value != NULL;
+}
+
+/* RocksDB writes the logs down that are synced while their rows still wait for a flush. Here no
+ * thread flushes. */
+static void test_a_reader_takes_a_manifest_that_names_logs(void **state)
+{
+    struct store_fixture *const f = *state;
+    rocksdb_options_t *const options = rocksdb_options_create();
+    rocksdb_options_t *const for_reader = rocksdb_options_create();
+    rocksdb_flushoptions_t *const now = rocksdb_flushoptions_create();
+    rocksdb_env_t *const env = rocksdb_create_default_env();
+    char *const path = path_join(f->root, "trap");
+    char *error = NULL;
+    rocksdb_t *db, *reader;
+
+    assert_non_null(path);
+    rocksdb_get_options_from_string(for_reader,
+                                    "create_if_missing=true;track_and_verify_wals_in_manifest=true",
+                                    options, &error);
+    assert_null(error);
+    rocksdb_flushoptions_set_wait(now, 0);
+    rocksdb_ext_log_nowhere(options);
+    rocksdb_ext_log_nowhere(for_reader);
+    rocksdb_ext_check_logs(for_reader);
+    db = rocksdb_open(options, path, &error);
+    assert_null(error);
+    put(db, "old log");
+    rocksdb_disable_file_deletions(db, &error); /* if one still does */
+    assert_null(error);
+    rocksdb_env_set_background_threads(env, 0);
+    rocksdb_env_set_high_priority_background_threads(env, 0);
+    rocksdb_flush(db, now, &error);
+    assert_null(error);
+    put(db, "new log");
+    rocksdb_flush_wal(db, 1, &error);
+    assert_null(error);
+    reader = rocksdb_open_for_read_only(for_reader, path, 0, &error);
+    if (error)
+        fail_msg("%s", error);
+    assert_true(has(reader, "old log") && has(reader, "new log"));
+    rocksdb_close(reader);
+    rocksdb_env_set_background_threads(env, 1);
+    rocksdb_env_set_high_priority_background_threads(env, 1);
+    rocksdb_close(db);
+    rocksdb_env_destroy(env);
+    rocksdb_flushoptions_destroy(now);
+    rocksdb_options_destroy(for_reader);
+    rocksdb_options_destroy(options);
+    free(path);
+}
+
 #define TRAPS_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, teardown)
 
 int main(void)
@@ -141,6 +216,7 @@ int main(void)
         TRAPS_TEST(test_no_flush_waits_for_a_second_write_buffer),
         TRAPS_TEST(test_a_jump_of_the_estimate_does_not_stop_writes),
         TRAPS_TEST(test_a_debt_that_level_0_shows_too_stops_writes),
+        TRAPS_TEST(test_a_reader_takes_a_manifest_that_names_logs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
