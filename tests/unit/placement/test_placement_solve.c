@@ -9,7 +9,7 @@
 #include "placement/solve/solve.h"
 #include "tests/forms.h"
 
-#define CASES BY_BUILD(1000, 60, 1000)
+#define CASES BY_BUILD(1000, 120, 1000)
 #define SEED  20251127
 
 static void check_answer(const struct placement_case *c, const struct solve_answer *answer,
