@@ -144,6 +144,10 @@ struct store_refusal {
 /* Does the same for rows that a client changes now; never waits. @ret_refusal: for NO_SPACE. */
 enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
                              bool logged, struct store_refusal *ret_refusal);
+/* Does the same for copies of rows that move. A refusal is no refused update, and not counted. */
+enum embtier_err store_admit_copies(const struct store *store, uint64_t row_count,
+                                    uint64_t row_bytes, bool logged,
+                                    struct store_refusal *ret_refusal);
 /* Reports @row_count rows (@row_bytes in all) that changed in memory and still have to be
  * written. */
 void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes);

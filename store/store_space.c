@@ -84,11 +84,23 @@ enum embtier_err store_check_room(const struct store *store, uint64_t row_count,
     return store_check_demand(store, &demand, what, msg);
 }
 
-enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
-                             bool logged, struct store_refusal *ret_refusal)
+enum embtier_err store_admit_copies(const struct store *store, uint64_t row_count,
+                                    uint64_t row_bytes, bool logged,
+                                    struct store_refusal *ret_refusal)
 {
     ret_refusal->needed_bytes = stored_bytes_of(row_count, row_bytes, logged);
     return space_admit(store->space, ret_refusal->needed_bytes, &ret_refusal->room_bytes);
+}
+
+enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
+                             bool logged, struct store_refusal *ret_refusal)
+{
+    const enum embtier_err err =
+        store_admit_copies(store, row_count, row_bytes, logged, ret_refusal);
+
+    if (err != EMBTIER_OK)
+        space_note_refusal(store->space, ret_refusal->needed_bytes);
+    return err;
 }
 
 void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes)

@@ -587,11 +587,16 @@ enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_
     admitted = atomic_fetch_sub(&space->admitted, bytes) - bytes;
     limit = atomic_load(&space->limit);
     *ret_room_bytes = limit > admitted ? limit - admitted : 0;
+    wake(space);
+    return EMBTIER_NO_SPACE;
+}
+
+void space_note_refusal(struct space *space, uint64_t bytes)
+{
     atomic_store(&space->refused_bytes, bytes);
     atomic_store(&space->refused_ns, clock_now_ns(&clock_monotonic));
     atomic_fetch_add(&space->refusals, 1);
     wake(space);
-    return EMBTIER_NO_SPACE;
 }
 
 enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,

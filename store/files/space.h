@@ -69,6 +69,8 @@ bool space_end_use(struct space *space);
 void space_report(struct space *space, uint64_t unwritten_bytes);
 /* Admits an update of @bytes. NO_SPACE: there is room for @ret_room_bytes now. Never waits. */
 enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_room_bytes);
+/* Counts an update of a client's that was not admitted. */
+void space_note_refusal(struct space *space, uint64_t bytes);
 /* Looks now. NO_SPACE, with the figures, if there is no room for @bytes more of rows. */
 MUST_CHECK enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,
                                         struct err_msg *msg);

@@ -176,7 +176,8 @@ static bool has_room(const struct wave *wave, const struct dealt *dealt)
         bytes += (uint64_t)rows[i].weight_bytes + rows[i].state_bytes;
     }
     return wave->state == WAVE_SWITCHES ||
-           store_admit(wave->store, row_count, bytes, rows[0].logged, &refusal) == EMBTIER_OK;
+           store_admit_copies(wave->store, row_count, bytes, rows[0].logged, &refusal) ==
+               EMBTIER_OK;
 }
 
 /* Leaves the rows of @target for later. False: the writer or the wave has to fail. */

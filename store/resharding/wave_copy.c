@@ -131,7 +131,7 @@ static enum embtier_err admit(const struct store *store, uint32_t count, uint64_
 {
     struct store_refusal refusal;
 
-    if (store_admit(store, count, bytes, logged, &refusal) == EMBTIER_OK)
+    if (store_admit_copies(store, count, bytes, logged, &refusal) == EMBTIER_OK)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_SPACE,
                    "no space to move rows: %" PRIu64 " bytes are needed, and there is room for "

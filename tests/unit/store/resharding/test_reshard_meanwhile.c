@@ -55,20 +55,20 @@ enum embtier_err __wrap_database_flush(struct database *database, struct err_msg
     return __real_database_flush(database, msg);
 }
 
-enum embtier_err __real_store_admit(const struct store *store, uint64_t row_count,
-                                    uint64_t row_bytes, bool logged,
-                                    struct store_refusal *ret_refusal);
-enum embtier_err __wrap_store_admit(const struct store *store, uint64_t row_count,
-                                    uint64_t row_bytes, bool logged,
-                                    struct store_refusal *ret_refusal);
-enum embtier_err __wrap_store_admit(const struct store *store, uint64_t row_count,
-                                    uint64_t row_bytes, bool logged,
-                                    struct store_refusal *ret_refusal)
+enum embtier_err __real_store_admit_copies(const struct store *store, uint64_t row_count,
+                                           uint64_t row_bytes, bool logged,
+                                           struct store_refusal *ret_refusal);
+enum embtier_err __wrap_store_admit_copies(const struct store *store, uint64_t row_count,
+                                           uint64_t row_bytes, bool logged,
+                                           struct store_refusal *ret_refusal);
+enum embtier_err __wrap_store_admit_copies(const struct store *store, uint64_t row_count,
+                                           uint64_t row_bytes, bool logged,
+                                           struct store_refusal *ret_refusal)
 {
     room_rows += counts_room ? row_count : 0;
     room_bytes += counts_room ? row_bytes : 0;
     if (!refuses_room)
-        return __real_store_admit(store, row_count, row_bytes, logged, ret_refusal);
+        return __real_store_admit_copies(store, row_count, row_bytes, logged, ret_refusal);
     *ret_refusal = (struct store_refusal){ .needed_bytes = row_bytes };
     return EMBTIER_NO_SPACE;
 }
