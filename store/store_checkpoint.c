@@ -170,8 +170,8 @@ static enum embtier_err put_back_catalog(const struct store *store,
     return catalog_take_over(catalog, then, msg);
 }
 
-/* Returns the checkpoint that a user named for a restore that was cut short; 0: none. */
-static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, struct err_msg *msg)
+enum embtier_err store_wanted_checkpoint(const struct store *store, uint64_t *ret_id,
+                                         struct err_msg *msg)
 {
     const char *const directory = store_first_directory(store);
     _cleanup_(json_decrefp) json_t *root = NULL;
@@ -350,7 +350,7 @@ enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct
     if (restore_id)
         id = restore_id;
     else
-        TRY(wanted_id(store, &id, msg));
+        TRY(store_wanted_checkpoint(store, &id, msg));
     /* These are left from a start that was cut short. */
     remove_replacements(store, false);
     remove_replacements(store, true);

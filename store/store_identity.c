@@ -80,7 +80,8 @@ static bool record_parse(const json_t *root, struct record *ret_record)
         !u32_read(root, "shards_per_directory", &record.shards_per_directory) ||
         !hex_read(json_string_value(json_object_get(root, "hash_key")), ROW_HASH_KEY_BYTES,
                   record.hash_key) ||
-        record.directory_index >= record.directory_count || record.shards_per_directory == 0)
+        record.directory_index >= record.directory_count ||
+        record.directory_count > CONFIG_DIRECTORIES_MAX || record.shards_per_directory == 0)
         return false;
     *ret_record = record;
     return true;

@@ -160,6 +160,10 @@ char *store_shard_folder_in(const char *directory, uint32_t shard);
 /* resharding/shards_retire.c: removes shards that have no bucket, before databases are opened: in
  * an open store many threads use them. Failures are logged, and a later start tries again. */
 void store_retire_shards(struct store *store);
+/* store_checkpoint.c: returns the checkpoint that a user named for a restore that was cut short; 0:
+ * none. */
+MUST_CHECK enum embtier_err store_wanted_checkpoint(const struct store *store, uint64_t *ret_id,
+                                                    struct err_msg *msg);
 /* members/leave_out.c: removes the directory that --without-directory names from the store: ends
  * the order that adds or removes it, takes its shards out of the map, then it out of the list. A
  * start after each step accepts the option, or the directory. The map has been opened, which

@@ -44,8 +44,13 @@ static enum embtier_err end_order(const struct store *store, uint32_t number, st
 {
     const char *const first = store_first_directory(store);
     struct reshard_record record = { 0 };
+    const enum embtier_err err = reshard_record_read(first, &record, msg);
 
-    TRY(reshard_record_read(first, &record, msg));
+    if (err == EMBTIER_CORRUPT) { /* as a start does: it can be given again */
+        log_warn("a damaged order to move rows is removed", "why=%s", LOG_QUOTED(msg->text));
+        return reshard_record_remove(first, msg);
+    }
+    TRY(err);
     if (record.order == RESHARD_TO_SHARDS ||
         !members_are_at(&store->identity->members, number, record.directory))
         return EMBTIER_OK;
@@ -78,12 +83,15 @@ static enum embtier_err take_out_shards(struct store *store, uint32_t number, st
 enum embtier_err store_leave_out(struct store *store, uint64_t restore_id, struct err_msg *msg)
 {
     const uint32_t number = store_identity_left_out(store->identity);
+    uint64_t needed_id = restore_id;
     const struct checkpoint_shelf shelf = { .identity = store->identity,
                                             .shards_per_directory = store->shards_per_directory };
 
     if (number == MEMBERS_NONE)
         return EMBTIER_OK;
-    TRY(check_checkpoint(&shelf, restore_id, msg));
+    if (needed_id == 0) /* also of a restore that was cut short */
+        TRY(store_wanted_checkpoint(store, &needed_id, msg));
+    TRY(check_checkpoint(&shelf, needed_id, msg));
     TRY(tell_lost(&shelf, msg));
     TRY(end_order(store, number, msg));
     TRY(take_out_shards(store, number, msg));
