@@ -67,8 +67,8 @@ static void note_end(struct checkpoints *c, const struct checkpoint_order *order
     assert(c->stats.is_making);
     c->stats.is_making = false;
     c->stats.failed += info == NULL;
-    c->is_due_told = false;
     if (!order->passes) {
+        c->is_due_told = false;
         c->tried_ns = clock_now_ns(&clock_monotonic);
         c->has_failed = info == NULL;
         if (info)

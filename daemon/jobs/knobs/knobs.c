@@ -186,14 +186,26 @@ static enum knob_source source_of(const struct knobs *knobs, const struct config
     return item->in_file ? KNOB_FILE : KNOB_DEFAULT;
 }
 
-/* A default that is computed from other values differs only as these do. */
+/* True for a default that is computed from other values, here and in the file: it differs only as
+ * these do. */
+static bool is_computed(const struct knobs *knobs, const struct config_item *running,
+                        const struct config_item *other)
+{
+    struct config_item item;
+
+    return other->value[0] == '\0' &&
+           config_find_item(knobs->config, running->name, &item, NULL) == EMBTIER_OK &&
+           item.value[0] == '\0';
+}
+
 static void describe(const struct knobs *knobs, const struct config_item *item,
                      const struct config_item *other, struct knob *ret_knob)
 {
     ret_knob->item = *item;
     ret_knob->source = source_of(knobs, item);
     ret_knob->is_running = true;
-    if (other && !other->in_file && ret_knob->source == KNOB_DEFAULT)
+    if (other &&
+        ((!other->in_file && ret_knob->source == KNOB_DEFAULT) || is_computed(knobs, item, other)))
         other = item;
     ret_knob->in_other = other != NULL;
     memcpy(ret_knob->other_value, other ? other->value : "", other ? sizeof(other->value) : 1);

@@ -151,13 +151,15 @@ static void check_stores(const struct examination *e, const struct directory *di
 {
     const struct directory *with_store = NULL;
     const uint32_t count = e->config->data.directory_count;
+    bool has_list;
 
     for (uint32_t i = 0; i < count && !with_store; i++)
         if (directories[i].is_usable && has_store(e, &directories[i]))
             with_store = &directories[i];
+    has_list = with_store && host_exists(e->host, "%s/" MEMBERS_FILE, with_store->path);
     if (with_store && !look_at_store(e, with_store))
         with_store = NULL;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && !has_list; i++) /* its list says which are none of its own */
         if (directories[i].is_usable && !has_store(e, &directories[i]))
             look_at_new(e, &directories[i], with_store);
 }
