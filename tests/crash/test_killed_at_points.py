@@ -110,6 +110,7 @@ class Store:
     def put_back(self) -> None:
         shutil.rmtree(self.rows)
         shutil.rmtree(self.more, ignore_errors=True)
+        shutil.rmtree(self.more.with_name("away"), ignore_errors=True)  # of a case that failed
         shutil.copytree(self.copy, self.rows)
         self.killer.tell(0, 0)
 

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -131,13 +132,20 @@ def called_as(words: str, arguments: str, folder: Path) -> list[str]:
     return [*words.split(), *arguments.replace("{machine}", str(MACHINE)).replace("{}", str(folder)).split()]
 
 
-def test_the_man_page_names_the_commands_that_need_no_server(tmp_path):
+@pytest.fixture
+def socket_folder():
+    """A short path: a socket's may have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="embtier-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_the_man_page_names_the_commands_that_need_no_server(tmp_path, socket_folder):
     """Those that succeed without one. A command that needs one says so by its exit status, but `top --batch` shows that it is gone."""
     page = (DOCS / "man" / "embtier.1.in").read_text().partition("The commands\n")[2].partition("\nneed no server.")[0]
     named = re.findall(r"^\.(?:Cm|Pq but Cm) ([a-z -]+?)\s*[,)]*$", page, re.MULTILINE)
     but = re.findall(r"^\.Pq but Cm ([a-z -]+?)\s*,?$", page, re.MULTILINE)
     for words, arguments in CALLS.items():
-        called = [CLI, "-s", tmp_path / "none", *called_as(words, arguments, tmp_path)]
+        called = [CLI, "-s", socket_folder / "none", *called_as(words, arguments, tmp_path)]
         done = subprocess.run(called, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
         is_named = any(f"{words} ".startswith(f"{name} ") for name in named) and words not in but
         assert words == "top" or is_named == (done.returncode != 3), (words, done)
@@ -165,9 +173,9 @@ PATIENT = (
 )  # fmt: skip
 
 
-def test_work_that_shows_its_progress_waits_for_a_silent_server(tmp_path):
+def test_work_that_shows_its_progress_waits_for_a_silent_server(tmp_path, socket_folder):
     """Another command gives up after its ten seconds, and was begun later."""
-    path = tmp_path / "mute"
+    path = socket_folder / "mute"
     mute = Mute(path)
     begun = [subprocess.Popen([CLI, "-s", path, *words.replace("{}", str(tmp_path)).split()], stdin=subprocess.DEVNULL) for words in PATIENT]
     try:

@@ -409,7 +409,7 @@ def test_checkpoints_that_are_kept_are_made_beside_those_of_moves(make_daemon):
     kept = {*automatic(daemon), await_automatic(daemon, 0)}
     before: set[int] = set()
     shards = SHARDS
-    until = time.monotonic() + 60
+    until = time.monotonic() + 2 * MOVE_LIMIT_S
     while not before & (now := set(automatic(daemon)) - kept):
         assert time.monotonic() < until
         before = now
