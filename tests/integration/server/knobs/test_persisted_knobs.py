@@ -74,7 +74,9 @@ def test_null_gives_a_knob_its_default_back(written):
     assert set_knob(daemon, "socket.max_user_sessions", "50")["value"] == "50"
     done = set_knob(daemon, "socket.max_user_sessions", "null")
     assert done["value"] != "50" and done["applied"]  # users share by a rule
-    assert "socket.max_user_sessions" not in differences(daemon)
+    set_knob(daemon, "checkpoints.max_user_checkpoints", "3")
+    set_knob(daemon, "checkpoints.max_user_checkpoints", "null")
+    assert "checkpoints.max_user_checkpoints" not in differences(daemon)  # as in the file, which lacks it
     assert set_knob(daemon, "log.level", "null", "--persist")["value"] == "info"
     assert "log: {level: null}   # quiet" in lines_of(path)
     set_knob(daemon, "rocksdb.options", "null", "--persist")
