@@ -114,12 +114,15 @@ static bool print_stages(const struct outcome *outcomes, size_t count)
     return ok;
 }
 
-/* Part of the bytes that first values would be without deferred initialization. NAN: not known. */
+/* Part of the server's bytes that first values would be without deferred initialization. NAN: not
+ * known. */
 static double saved_share(const struct outcome_opts *opts, const struct outcome *now)
 {
     const double daily = opts->initial_bytes / opts->table_days;
+    const double now_daily =
+        now->bytes > 0 ? now->daily_bytes * now->server_bytes / now->bytes : now->daily_bytes;
 
-    return daily / (now->daily_bytes + daily);
+    return daily / (now_daily + daily);
 }
 
 static void print_initialization(const struct outcome_opts *opts, const struct outcome *now)
@@ -132,12 +135,12 @@ static void print_initialization(const struct outcome_opts *opts, const struct o
         return;
     }
     if (isfinite(share))
-        snprintf(saved.text, sizeof(saved.text), "%.3g %% of all bytes, ", 100 * share);
+        snprintf(saved.text, sizeof(saved.text), "%.3g %% of its bytes, ", 100 * share);
     printf("deferred initialization saves %s%s for each new set of tables: %s a day if that is "
            "every %.3g days (--table-days)%s\n",
            saved.text, number_bytes(&all, opts->initial_bytes),
            number_bytes(&day, opts->initial_bytes / opts->table_days), opts->table_days,
-           isfinite(share) ? "" : "; its part of all bytes is not known yet");
+           isfinite(share) ? "" : "; which part of its bytes that is, is not known yet");
 }
 
 static bool has_drive(const struct outcome *outcomes, size_t count)
