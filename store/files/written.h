@@ -16,7 +16,8 @@ extern "C" {
 void written_begin(char *const *directories, uint32_t count);
 /* Adds one, whose bytes count from now on. One that is there already goes on. */
 void written_add_directory(const char *directory);
-/* It is no data directory any more. What is still written there counts as before. */
+/* Notes that @directory is no data directory any more. Bytes that are still written there count as
+ * before. */
 void written_leave_directory(const char *directory);
 /* Returns how many numbers were given out, also to directories that have left. */
 uint32_t written_directory_count(void);

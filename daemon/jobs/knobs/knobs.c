@@ -186,44 +186,46 @@ static enum knob_source source_of(const struct knobs *knobs, const struct config
     return item->in_file ? KNOB_FILE : KNOB_DEFAULT;
 }
 
-/* True for a default that is computed from other values, here and in the file: it differs only as
- * these do. */
-static bool is_computed(const struct knobs *knobs, const struct config_item *running,
+/* True for a default that is computed from other values, by the settings @now and in the file: it
+ * differs only as these do. */
+static bool is_computed(const struct config *now, const struct config_item *running,
                         const struct config_item *other)
 {
     struct config_item item;
 
     return other->value[0] == '\0' &&
-           config_find_item(knobs->config, running->name, &item, NULL) == EMBTIER_OK &&
-           item.value[0] == '\0';
+           config_find_item(now, running->name, &item, NULL) == EMBTIER_OK && item.value[0] == '\0';
 }
 
-static void describe(const struct knobs *knobs, const struct config_item *item,
-                     const struct config_item *other, struct knob *ret_knob)
+/* @now and @other are NULL where no comparison is wanted. */
+static void describe(const struct knobs *knobs, const struct config *now,
+                     const struct config_item *item, const struct config_item *other,
+                     struct knob *ret_knob)
 {
     ret_knob->item = *item;
     ret_knob->source = source_of(knobs, item);
     ret_knob->is_running = true;
     if (other &&
-        ((!other->in_file && ret_knob->source == KNOB_DEFAULT) || is_computed(knobs, item, other)))
+        ((!other->in_file && ret_knob->source == KNOB_DEFAULT) || is_computed(now, item, other)))
         other = item;
     ret_knob->in_other = other != NULL;
     memcpy(ret_knob->other_value, other ? other->value : "", other ? sizeof(other->value) : 1);
 }
 
-static enum embtier_err give(const struct knobs *knobs, const struct items *running,
-                             const struct items *other, knob_fn *each, void *context)
+static enum embtier_err give(const struct knobs *knobs, const struct config *now,
+                             const struct items *running, const struct items *other, knob_fn *each,
+                             void *context)
 {
     struct knob knob;
 
     for (size_t i = 0; i < running->count; i++) {
-        describe(knobs, &running->items[i], find(other, running->items[i].name), &knob);
+        describe(knobs, now, &running->items[i], find(other, running->items[i].name), &knob);
         TRY(each(context, &knob));
     }
     for (size_t i = 0; i < other->count; i++) {
         if (find(running, other->items[i].name))
             continue;
-        describe(knobs, &other->items[i], &other->items[i], &knob);
+        describe(knobs, now, &other->items[i], &other->items[i], &knob);
         knob.is_running = false;
         knob.item.value[0] = '\0';
         TRY(each(context, &knob));
@@ -236,11 +238,13 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
 {
     _cleanup_(items_clear) struct items running = { 0 };
     _cleanup_(items_clear) struct items others = { 0 };
+    struct config settings;
     enum embtier_err err;
 
     pthread_mutex_lock(&knobs->lock);
+    settings = knobs_live_read(&knobs->live, knobs->config);
     {
-        struct config now = knobs_live_read(&knobs->live, knobs->config);
+        struct config now = settings;
         const char *paths[CONFIG_DIRECTORIES_MAX];
 
         read_directories(knobs, paths, &now);
@@ -254,7 +258,7 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
         }
     }
     if (err == EMBTIER_OK)
-        err = give(knobs, &running, &others, each, context);
+        err = give(knobs, &settings, &running, &others, each, context);
     pthread_mutex_unlock(&knobs->lock);
     return err;
 }
@@ -385,7 +389,7 @@ static enum embtier_err read_back(struct knobs *knobs, const char *name, const s
 
     read_now(knobs, &now, hours);
     TRY(shown_item(knobs, &now, name, &found, msg));
-    describe(knobs, &found, NULL, &ret_change->knob);
+    describe(knobs, NULL, &found, NULL, &ret_change->knob);
     if (!next)
         return EMBTIER_OK;
     TRY(config_find_item(&now, name, &found, msg));

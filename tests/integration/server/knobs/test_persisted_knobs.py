@@ -75,6 +75,7 @@ def test_null_gives_a_knob_its_default_back(written):
     done = set_knob(daemon, "socket.max_user_sessions", "null")
     assert done["value"] != "50" and done["applied"]  # users share by a rule
     set_knob(daemon, "checkpoints.max_user_checkpoints", "3")
+    assert differences(daemon)["checkpoints.max_user_checkpoints"][0] == "3"
     set_knob(daemon, "checkpoints.max_user_checkpoints", "null")
     assert "checkpoints.max_user_checkpoints" not in differences(daemon)  # as in the file, which lacks it
     assert set_knob(daemon, "log.level", "null", "--persist")["value"] == "info"

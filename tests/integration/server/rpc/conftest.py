@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door: on each engine, for each way to connect. A sanitizer sees each engine with TCP or TLS. A full check runs tls with epoll in
-the plain build, and tcp with io_uring for the long tests alone; a quick check runs all. Of a Unix stream, each test has one engine, in the
+the plain build, and tcp with io_uring for the long tests alone; a quick check runs all. Each test has one engine over a Unix stream, in the
 plain build."""
 
 from __future__ import annotations
