@@ -395,6 +395,14 @@ void walk_set_knob(struct walk *walk, struct walk_session *session)
         set_knob(walk, session, "rocksdb.compaction_trigger_files", files, ARRAY_LEN(files));
 }
 
+/* The value in force may be less than @wanted: each lane has as many whole slabs. */
+static bool is_in_force(const struct walk *walk, const char *value, uint64_t wanted_mib)
+{
+    const uint64_t mib = strtoull(value, NULL, 10);
+
+    return mib <= wanted_mib && wanted_mib - mib < (uint64_t)walk->lanes_now * 2;
+}
+
 /* A tier has twice its size, or its old one again, while its rows are read, written and pinned. */
 static void resize_tier(struct walk *walk, struct walk_session *session)
 {
@@ -404,7 +412,7 @@ static void resize_tier(struct walk *walk, struct walk_session *session)
     struct embtier_knob_list *list = NULL;
     char name[32], value[32];
     bool shrinks;
-    uint64_t mib;
+    uint64_t mib, wanted_mib;
 
     snprintf(name, sizeof(name), "cache.tiers[%" PRIu32 "].bytes", tier);
     options.name = name;
@@ -414,12 +422,14 @@ static void resize_tier(struct walk *walk, struct walk_session *session)
     if (walk->tier_mib[tier] == 0)
         walk->tier_mib[tier] = mib;
     shrinks = mib > walk->tier_mib[tier];
-    snprintf(value, sizeof(value), "%" PRIu64 "MiB", walk->tier_mib[tier] * (shrinks ? 1 : 2));
+    wanted_mib = walk->tier_mib[tier] * (shrinks ? 1 : 2);
+    snprintf(value, sizeof(value), "%" PRIu64 "MiB", wanted_mib);
     embtier_knob_list_free(list);
     if (embtier_knob_set(session->server, name, value, 0, &change) == EMBTIER_BUSY && shrinks)
         return; /* pinned rows need more */
-    WALK_CHECK(walk, change && strcmp(embtier_knob_change_knob(change)->value, value) == 0,
-               "%s is not %s: %s", name, value, embtier_message(session->server));
+    WALK_CHECK(walk, change, "%s is not %s: %s", name, value, embtier_message(session->server));
+    WALK_CHECK(walk, is_in_force(walk, embtier_knob_change_knob(change)->value, wanted_mib),
+               "%s was set to %s, and is %s", name, value, embtier_knob_change_knob(change)->value);
     embtier_knob_change_free(change);
 }
 
