@@ -266,9 +266,13 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
 enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
                                     struct err_msg *msg)
 {
+    const char *paths[CONFIG_DIRECTORIES_MAX];
+    struct config now = *knobs->config;
     struct config_item item;
 
-    return config_find_item(knobs->config, name, &item, msg);
+    read_directories(knobs, paths, &now);
+    TRY(config_find_item(&now, name, &item, msg));
+    return err_set(msg, EMBTIER_NOT_FOUND, "%s has just come: ask again", name);
 }
 
 static enum embtier_err refuse_no_file(const char *what, struct err_msg *msg)

@@ -317,6 +317,8 @@ def test_no_directory_is_added_that_the_next_start_has_no_descriptors_for(make_d
     refused = run_cli(daemon, "data", "add", f"{daemon.folder}/more")
     assert refused.returncode == 1 and "file descriptors are needed" in refused.stderr, refused.stderr
     assert not Path(f"{daemon.folder}/more").exists()
+    given_again = run_cli(daemon, "data", "add", f"{daemon.folder}/rows")
+    assert given_again.returncode == 1 and "is already data directory 0" in given_again.stderr, given_again.stderr
 
 
 def test_a_store_is_made_of_one_whose_directories_changed(daemon: Daemon, make_daemon):
@@ -454,3 +456,5 @@ def test_the_configuration_in_force_has_the_directories_in_force(daemon: Daemon)
     data(daemon, "remove", second, "--delete-checkpoints")
     assert listed(daemon) == [(first, "file")]
     assert differences(daemon) == [{"name": "data.directories[1]", "running": None, "file": second}]
+    gone = run_cli(daemon, "knob", "get", "data.directories[1]")
+    assert gone.returncode == 1 and "there is no knob `data.directories[1]`" in gone.stderr, gone.stderr
