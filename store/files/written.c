@@ -34,14 +34,13 @@ void written_begin(char *const *directories, uint32_t count)
     pthread_mutex_unlock(&places.lock);
 }
 
-/* Returns places.count if it is none of them. */
+/* Returns the last number with the path, or places.count if none has it. */
 static uint32_t number_of(const char *directory)
 {
-    uint32_t i = 0;
-
-    while (i < places.count && !(places.paths[i] && strcmp(places.paths[i], directory) == 0))
-        i++;
-    return i;
+    for (uint32_t i = places.count; i > 0; i--)
+        if (places.paths[i - 1] && strcmp(places.paths[i - 1], directory) == 0)
+            return i - 1;
+    return places.count;
 }
 
 void written_add_directory(const char *directory)
@@ -50,10 +49,13 @@ void written_add_directory(const char *directory)
 
     pthread_mutex_lock(&places.lock);
     i = number_of(directory);
-    if (i < places.count)
+    if (places.count < CONFIG_DIRECTORIES_MAX && (i == places.count || places.has_left[i])) {
+        places.paths[places.count] = strdup(directory);
+        if (places.paths[places.count])
+            places.count++;
+    } else if (i < places.count) {
         places.has_left[i] = false;
-    else if (places.count < CONFIG_DIRECTORIES_MAX)
-        places.paths[places.count++] = strdup(directory);
+    }
     pthread_mutex_unlock(&places.lock);
 }
 
@@ -124,7 +126,7 @@ uint32_t written_place(const char *path)
     for (uint32_t i = 0; places.count > 1 && i < places.count; i++) {
         const size_t length = match(places.paths[i], path);
 
-        if (length > longest) {
+        if (length > 0 && length >= longest) { /* the last one, if it came again */
             longest = length;
             place = i;
         }

@@ -14,7 +14,8 @@ extern "C" {
 /* Makes these the data directories, and begins their counts. The texts are copied; one that is too
  * long, or that memory lacks for, counts nothing. */
 void written_begin(char *const *directories, uint32_t count);
-/* Adds one, whose bytes count from now on. One that is there already goes on. */
+/* Adds one, whose bytes count from now on. One that is there already goes on. One that has left
+ * gets a new number while there are any, as another drive may be there now. */
 void written_add_directory(const char *directory);
 /* Notes that @directory is no data directory any more. Bytes that are still written there count as
  * before. */

@@ -634,6 +634,15 @@ static void test_a_limit_holds_for_an_added_directory_and_not_for_a_removed_one(
     assert_int_equal(now->server.total_bytes, 3 * SECTOR);
     written_add_directory(directories[0]); /* of the same text: nothing changes */
     assert_int_equal(sample(endurance, NOW + 4 * HOUR)->device_count, 1);
+    written_add_directory(directories[1]);
+    write_below(1, 5 * SECTOR);
+    put_counter("nvme3n1", 1000 + 3800000 + 5);
+    now = sample(endurance, NOW + 5 * HOUR);
+    assert_int_equal(now->device_count, 2);
+    assert_int_equal(device(now, "nvme3n1")->server_bytes, 8 * SECTOR);
+    assert_int_equal(now->server.total_bytes, 8 * SECTOR);
+    written_leave_directory(directories[1]);
+    assert_int_equal(sample(endurance, NOW + 6 * HOUR)->device_count, 1);
     endurance_free(endurance);
 }
 
