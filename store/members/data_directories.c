@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "store/members/join_leave.h"
 #include "store/store_impl.h"
 
 static void add_shards(const struct store *store, const struct bucket_map *map,
@@ -55,4 +56,9 @@ void data_directories_clear(struct data_directories *directories)
     for (uint32_t i = 0; i < directories->count; i++)
         free(directories->items[i].path);
     directories->count = 0;
+}
+
+bool data_directories_have(const struct store *store, const char *path)
+{
+    return store_identity_find(store->identity, path) != DIRECTORY_NONE;
 }

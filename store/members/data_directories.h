@@ -4,6 +4,7 @@
 #ifndef EMBTIER_STORE_MEMBERS_DATA_DIRECTORIES_H
 #define EMBTIER_STORE_MEMBERS_DATA_DIRECTORIES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "config/config.h"
@@ -28,6 +29,8 @@ struct data_directories {
 
 /* Those that memory lacks for are left out. */
 void data_directories_look(struct store *store, struct data_directories *ret_directories);
+/* True if @path leads to one of them, by whatever name. */
+bool data_directories_have(const struct store *store, const char *path);
 void data_directories_clear(struct data_directories *directories);
 
 #endif

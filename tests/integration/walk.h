@@ -25,6 +25,10 @@
 #define WALK_STEPS         24 /* kinds of steps, at most */
 #define WALK_TIMEOUT_MS    120000
 
+/* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
+#define WALK_ARRAY_MIB 56
+_Static_assert(WALK_TABLES == 8, "WALK_ARRAY_MIB is for eight tables");
+
 /* One row of a request in flight. */
 struct walk_row {
     uint32_t row;

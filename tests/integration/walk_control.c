@@ -395,12 +395,12 @@ void walk_set_knob(struct walk *walk, struct walk_session *session)
         set_knob(walk, session, "rocksdb.compaction_trigger_files", files, ARRAY_LEN(files));
 }
 
-/* The value in force may be less than @wanted: each lane has as many whole slabs. */
-static bool is_in_force(const struct walk *walk, const char *value, uint64_t wanted_mib)
+/* Each lane has as many whole slabs of 2 MiB, beside the part for arrays. */
+static uint64_t mib_in_force(const struct walk *walk, uint64_t wanted_mib)
 {
-    const uint64_t mib = strtoull(value, NULL, 10);
+    const uint64_t lane_slabs = (wanted_mib - WALK_ARRAY_MIB) / 2 / walk->lanes_now;
 
-    return mib <= wanted_mib && wanted_mib - mib < (uint64_t)walk->lanes_now * 2;
+    return WALK_ARRAY_MIB + lane_slabs * 2 * walk->lanes_now;
 }
 
 /* A tier has twice its size, or its old one again, while its rows are read, written and pinned. */
@@ -428,8 +428,10 @@ static void resize_tier(struct walk *walk, struct walk_session *session)
     if (embtier_knob_set(session->server, name, value, 0, &change) == EMBTIER_BUSY && shrinks)
         return; /* pinned rows need more */
     WALK_CHECK(walk, change, "%s is not %s: %s", name, value, embtier_message(session->server));
-    WALK_CHECK(walk, is_in_force(walk, embtier_knob_change_knob(change)->value, wanted_mib),
-               "%s was set to %s, and is %s", name, value, embtier_knob_change_knob(change)->value);
+    snprintf(value, sizeof(value), "%" PRIu64 "MiB", mib_in_force(walk, wanted_mib));
+    WALK_CHECK(walk, strcmp(embtier_knob_change_knob(change)->value, value) == 0,
+               "%s is %s, and not %s, the whole slabs of %" PRIu64 "MiB", name,
+               embtier_knob_change_knob(change)->value, value, wanted_mib);
     embtier_knob_change_free(change);
 }
 

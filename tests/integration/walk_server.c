@@ -6,10 +6,6 @@
 #include "base/macros.h"
 #include "tests/integration/walk.h"
 
-/* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
-#define ARRAY_MIB 56
-_Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for eight tables");
-
 void walk_configure(struct walk *walk, uint32_t lanes)
 {
     /* The index takes part of the first tier. With one slab left, the cache holds rows of one
@@ -30,8 +26,8 @@ void walk_configure(struct walk *walk, uint32_t lanes)
              "    - {name: pmem, kind: file, path: %s, bytes: %uMiB, array_bytes: %uMiB}\n"
              "rocksdb:\n  memtable_bytes: 8MiB\n  metadata_cache_bytes: 2MiB\n"
              "socket:\n  path: %s/socket\n  max_batch_rows: %u\n%s",
-             directories, WALK_LANES_MAX, lanes, dram_mib + ARRAY_MIB, ARRAY_MIB,
-             harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->directory,
+             directories, WALK_LANES_MAX, lanes, dram_mib + WALK_ARRAY_MIB, WALK_ARRAY_MIB,
+             harness->directory, pmem_mib + WALK_ARRAY_MIB, WALK_ARRAY_MIB, harness->directory,
              WALK_BATCH_ROWS, harness->rpc_yaml);
     memset(walk->tier_mib, 0, sizeof(walk->tier_mib));
     harness_configure(harness, yaml);

@@ -118,7 +118,8 @@ static enum embtier_err list_run(struct job *job, const struct job_parts *parts,
     TRY(knobs_each(parts->knobs, other, take, list));
     if (list->name[0] == '\0' || list->seen > 0)
         return EMBTIER_OK;
-    return knobs_name_nearest(parts->knobs, list->name, msg);
+    TRY(knobs_name_nearest(parts->knobs, list->name, msg));
+    return knobs_each(parts->knobs, other, take, list); /* it has just come */
 }
 
 static enum embtier_err list_reply(struct job *job, const struct job_client *client,

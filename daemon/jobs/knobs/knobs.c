@@ -263,16 +263,24 @@ enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, kno
     return err;
 }
 
+/* Finds an item of the settings @now, with the data directories in force. */
+static enum embtier_err find_item(const struct knobs *knobs, const struct config *now,
+                                  const char *name, struct config_item *ret_item,
+                                  struct err_msg *msg)
+{
+    const char *paths[CONFIG_DIRECTORIES_MAX];
+    struct config with = *now;
+
+    read_directories(knobs, paths, &with);
+    return config_find_item(&with, name, ret_item, msg);
+}
+
 enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
                                     struct err_msg *msg)
 {
-    const char *paths[CONFIG_DIRECTORIES_MAX];
-    struct config now = *knobs->config;
     struct config_item item;
 
-    read_directories(knobs, paths, &now);
-    TRY(config_find_item(&now, name, &item, msg));
-    return err_set(msg, EMBTIER_NOT_FOUND, "%s has just come: ask again", name);
+    return find_item(knobs, knobs->config, name, &item, msg);
 }
 
 static enum embtier_err refuse_no_file(const char *what, struct err_msg *msg)
@@ -472,7 +480,7 @@ static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
     struct config_item item;
 
     read_now(knobs, &now, hours);
-    TRY(config_find_item(&now, order->name, &item, msg));
+    TRY(find_item(knobs, &now, order->name, &item, msg));
     TRY(check_order(knobs, order, &item, msg));
     ret_change->applied = item.key->when == CONFIG_LIVE;
     TRY(shown_item(knobs, &now, order->name, &item, msg));

@@ -65,7 +65,7 @@ MUST_CHECK enum embtier_err knobs_read_text(const struct knobs *knobs, const cha
 /* Returns the absolute path of the server's file, or NULL. */
 const char *knobs_file(const struct knobs *knobs);
 
-/* Returns NOT_FOUND for a @name that knobs_each() does not meet. The message has a near one. */
+/* Returns NOT_FOUND: no knob has @name; the message has one that is near. OK if there is one. */
 MUST_CHECK enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
                                                struct err_msg *msg);
 

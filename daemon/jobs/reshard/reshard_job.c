@@ -224,14 +224,6 @@ static enum embtier_err check_lanes(const struct job_parts *parts, struct err_ms
                    shards, PLURAL(shards), next->lanes.count, shards);
 }
 
-static bool is_among(const struct data_directories *directories, const char *path)
-{
-    for (uint32_t i = 0; i < directories->count; i++)
-        if (strcmp(directories->items[i].path, path) == 0)
-            return true;
-    return false;
-}
-
 /* A job of a client has its order; the server's own goes on with what is written down. */
 static enum embtier_err take_order(struct reshard_job *job, const struct job_parts *parts,
                                    struct err_msg *msg)
@@ -247,8 +239,9 @@ static enum embtier_err take_order(struct reshard_job *job, const struct job_par
     reshard_look(parts->store, &facts);
     data_directories_look(parts->store, &now);
     shards = MAX(job->record.shards, facts.open);
-    if (job->record.order == RESHARD_ADD && !is_among(&now, job->record.directory))
-        /* About as many as it will have, or a start counts. One that is being added is open. */
+    /* About as many as a new directory will have, or a start counts. */
+    if (job->record.order == RESHARD_ADD &&
+        !data_directories_have(parts->store, job->record.directory))
         shards = MAX(shards + div_round_up(facts.shards, MAX(now.count, 1u)),
                      (now.count + 1) * now.shards_per_directory);
     return knobs_fit_shards(parts->knobs, shards, false, msg);

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from daemons import EMBTIERD, SANITIZED, Daemon
+from daemons import EMBTIERD, Daemon
 from stores import run_cli
 
 ROWS, DIM = 512, 256
@@ -310,7 +310,6 @@ def test_the_page_and_top_tell_how_far_compactions_are(daemon: Daemon, reader):
         assert " read (" in text
 
 
-@pytest.mark.skipif(SANITIZED, reason="looks are too slow to meet a compaction of twelve files")
 @pytest.mark.parametrize("full", [False, True])
 def test_a_run_tells_how_far_it_is(daemon: Daemon, reader, full: bool):
     pile_up(daemon)

@@ -317,8 +317,10 @@ def test_no_directory_is_added_that_the_next_start_has_no_descriptors_for(make_d
     refused = run_cli(daemon, "data", "add", f"{daemon.folder}/more")
     assert refused.returncode == 1 and "file descriptors are needed" in refused.stderr, refused.stderr
     assert not Path(f"{daemon.folder}/more").exists()
-    given_again = run_cli(daemon, "data", "add", f"{daemon.folder}/rows")
-    assert given_again.returncode == 1 and "is already data directory 0" in given_again.stderr, given_again.stderr
+    os.symlink("rows", f"{daemon.folder}/other-name")
+    for name in ("rows", "rows/", "other-name"):
+        given_again = run_cli(daemon, "data", "add", f"{daemon.folder}/{name}")
+        assert given_again.returncode == 1 and "is already data directory 0" in given_again.stderr, given_again.stderr
 
 
 def test_a_store_is_made_of_one_whose_directories_changed(daemon: Daemon, make_daemon):
@@ -349,7 +351,8 @@ def back_up(daemon: Daemon, backup: Path) -> list[str]:
     # In one pass, because the paths of a test may have a 17 of their own.
     body = re.sub("|".join(words), lambda word: words[word[0]], body)
     script = f'set -eu\nembtier() {{ {program} "$@"; }}\n{body}'
-    subprocess.run(["bash", "-c", script], check=True, capture_output=True, timeout=MOVE_LIMIT_S)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=MOVE_LIMIT_S)
+    assert done.returncode == 0, done.stderr
     return [f"{backup}{directory}" for directory in directories]
 
 
@@ -449,6 +452,8 @@ def test_the_configuration_in_force_has_the_directories_in_force(daemon: Daemon)
     for _ in range(2):
         assert listed(daemon) == [(first, "file"), (second, "set")] and differences(daemon) == lacks
         assert run_cli(daemon, "config", "diff").returncode == 1
+        refused = run_cli(daemon, "knob", "set", "data.directories[1]", "/elsewhere", "--persist")
+        assert refused.returncode == 1 and "change it in the file by hand" in refused.stderr, refused.stderr
         daemon.restart()
     assert run_cli(daemon, "knob", "set", "checkpoints.keep", "5").returncode == 0  # other knobs are set as before
     daemon.configure({"data": {"directories": [first, second]}, "checkpoints": {"keep": 5}})
@@ -456,5 +461,6 @@ def test_the_configuration_in_force_has_the_directories_in_force(daemon: Daemon)
     data(daemon, "remove", second, "--delete-checkpoints")
     assert listed(daemon) == [(first, "file")]
     assert differences(daemon) == [{"name": "data.directories[1]", "running": None, "file": second}]
-    gone = run_cli(daemon, "knob", "get", "data.directories[1]")
-    assert gone.returncode == 1 and "there is no knob `data.directories[1]`" in gone.stderr, gone.stderr
+    for command in (("get", "data.directories[1]"), ("set", "data.directories[1]", "/elsewhere")):
+        gone = run_cli(daemon, "knob", *command)
+        assert gone.returncode == 1 and "there is no knob `data.directories[1]`" in gone.stderr, gone.stderr

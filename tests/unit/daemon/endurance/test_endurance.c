@@ -573,6 +573,26 @@ static void test_a_directory_counts_for_the_longest_path_that_holds_it(void **st
 
 /* ---- Directories that are added and removed ---- */
 
+/* Numbers of bytes that were written do not run out. */
+static void test_a_directory_may_come_and_go_without_end(void **state)
+{
+    (void)state;
+    use_directories("/data/a", NULL);
+    for (uint32_t i = 0; i < 2 * CONFIG_DIRECTORIES_MAX; i++) {
+        const uint64_t last = MIN(i + 1, CONFIG_DIRECTORIES_MAX - 1u);
+        uint64_t before;
+
+        written_add_directory("/data/c");
+        assert_int_equal(written_directory_count(), last + 1);
+        assert_false(written_has_left((uint32_t)last));
+        before = written_below((uint32_t)last);
+        written_add(written_place("/data/c/file"), 3);
+        assert_int_equal(written_below((uint32_t)last), before + 3);
+        written_leave_directory("/data/c");
+        assert_true(written_has_left((uint32_t)last));
+    }
+}
+
 static void test_an_added_directory_counts_from_then_on(void **state)
 {
     struct endurance *endurance;
@@ -675,6 +695,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(test_a_directory_may_come_and_go_without_end),
         TEST(test_a_disk_is_found_through_its_partition),
         TEST(test_the_server_s_part_of_a_disk_of_raid_is_not_known),
         TEST(test_memory_has_no_device),
